@@ -1,0 +1,33 @@
+"""Sentence embeddings with T5-family encoders, and better encoders from unlabelled text."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tercet.errors import InputError, ModelError, NonFiniteError, OutputError, RowError, SettingError, TercetError
+
+if TYPE_CHECKING:
+    from tercet.encoder import Encoder
+    from tercet.search import search
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Encoder",
+    "InputError",
+    "ModelError",
+    "NonFiniteError",
+    "OutputError",
+    "RowError",
+    "SettingError",
+    "TercetError",
+    "search",
+]
+
+# Imported on first use, so that `import tercet` and `tercet --help` stay instant.
+_LAZY = {"Encoder": "tercet.encoder", "search": "tercet.search"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'tercet' has no attribute {name!r}")

@@ -1,0 +1,40 @@
+"""What can go wrong, as one tree.
+
+    TercetError
+    ├── InputError       a file, a row or a text that a user gave
+    │   └── RowError     one line of a data file: always says file:line
+    ├── SettingError     a value that is unknown or does not fit the others
+    ├── ModelError       a model that cannot be found, read or trusted
+    │   └── NonFiniteError   a model whose output is not a number
+    └── OutputError      a target that cannot be written
+
+Every message reads `what: where. fix.` and the command line exits with code 2.
+"""
+
+
+class TercetError(Exception):
+    """The root of all errors that Tercet raises on purpose."""
+
+
+class InputError(TercetError):
+    """A file or text that was given cannot be used."""
+
+
+class RowError(InputError):
+    """One line of a data file cannot be used; the message says file:line."""
+
+
+class SettingError(TercetError):
+    """A setting is unknown, or its value does not fit."""
+
+
+class ModelError(TercetError):
+    """A model cannot be found, read or trusted."""
+
+
+class NonFiniteError(ModelError):
+    """A model produced NaN or infinity; the message names the first layer where it appeared."""
+
+
+class OutputError(TercetError):
+    """A target cannot be written."""

@@ -1,0 +1,123 @@
+"""Files that are either whole or not there: atomic writes, fsync, hashes."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from tercet.errors import OutputError
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a temporary file beside `path`; when the block ends well it is synced and renamed to `path`.
+
+    When the block fails, the temporary file is removed and `path` is as it was before.
+    """
+    encoding = None if "b" in mode else "utf-8"
+    with _target_errors(path), _temporary(path) as temporary:
+        with temporary.open(mode, encoding=encoding) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that replaces `path` when the block ends well, and vanishes when it does not."""
+    with _target_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        temporary.chmod(0o777 & ~_umask())
+        try:
+            yield temporary
+            for file in temporary.rglob("*"):
+                if file.is_file():
+                    with file.open("rb") as stream:
+                        os.fsync(stream.fileno())
+            if path.exists():
+                with tempfile.TemporaryDirectory(prefix=f".{path.name}.old.", dir=path.parent) as old:
+                    path.replace(Path(old) / path.name)
+                    temporary.replace(path)
+            else:
+                temporary.replace(path)
+            _sync_folder(path.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write `value` as indented JSON, atomically."""
+    with atomic_write(path, "w") as stream:
+        json.dump(value, stream, indent=2, ensure_ascii=False)
+        stream.write("\n")
+
+
+def check_writable(path: Path) -> None:
+    """Raise OutputError now if a file cannot be created at `path`, before any work is done."""
+    with _target_errors(path):
+        if path.is_dir():
+            raise OutputError(f"{path}: is a folder. Name a file.")
+        with _temporary(path):
+            pass
+
+
+def sha256_of_file(path: Path) -> str:
+    """Return the hexadecimal SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_of_folder(path: Path) -> str:
+    """Return one SHA-256 over the names and contents of all files below `path`."""
+    digest = hashlib.sha256()
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_of_file(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def sha256_of_json(value: object) -> str:
+    """Return the SHA-256 of a JSON value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(descriptor)
+    temporary = Path(name)
+    temporary.chmod(0o666 & ~_umask())
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _target_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(f"cannot write {path}: {reason}. Check the folder, its permissions and the disk.") from error
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
