@@ -7,7 +7,6 @@ from tercet.errors import InputError, ModelError, NonFiniteError, OutputError, R
 
 if TYPE_CHECKING:
     from tercet.encoder import Encoder
-    from tercet.search import search
 
 __version__ = "0.1.0"
 
@@ -20,11 +19,10 @@ __all__ = [
     "RowError",
     "SettingError",
     "TercetError",
-    "search",
 ]
 
 # Imported on first use, so that `import tercet` and `tercet --help` stay instant.
-_LAZY = {"Encoder": "tercet.encoder", "search": "tercet.search"}
+_LAZY = {"Encoder": "tercet.encoder"}
 
 
 def __getattr__(name: str) -> Any:
