@@ -1,0 +1,203 @@
+"""The command line: parsing only. What a command does is in the module of its name."""
+
+import contextlib
+import logging
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tercet.errors import SettingError, TercetError
+
+if TYPE_CHECKING:
+    from tercet.encoder import Encoder
+    from tercet.rows.texts import TextFile
+
+DEFAULT_MODEL = "minilm"
+
+app = typer.Typer(
+    name="tercet",
+    help="Sentence embeddings with T5-family encoders, and better encoders from unlabelled text.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+Model = Annotated[str, typer.Option("--model", "-m", help="An embedded name (minilm), a model folder, or a hub id.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="An encoder setting: readout, prompt, projection, max_tokens ..."),
+]
+Tokenizer = Annotated[str | None, typer.Option(help="Another tokenizer than the model's own: a folder or hub id.")]
+Revision = Annotated[str | None, typer.Option(help="The branch, tag or commit on the hub.")]
+ConvertPickle = Annotated[bool, typer.Option(help="Convert a pickled checkpoint once, weights only.")]
+Column = Annotated[str | None, typer.Option(help="The column with the text (JSONL, CSV, TSV, Parquet).")]
+Format = Annotated[
+    str | None, typer.Option("--format", help="lines, jsonl, csv, tsv or parquet, where the ending does not tell.")
+]
+Precision = Annotated[str, typer.Option(help="exact (fp32), fast (bf16), auto, or fp16 (not for T5).")]
+Dims = Annotated[int | None, typer.Option(help="Keep only the first numbers of each vector.")]
+
+
+@app.callback()
+def tercet() -> None:
+    """Sentence embeddings with T5-family encoders, and better encoders from unlabelled text."""
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "    tercet embed sentences.txt --out vectors.npy\n\n"
+    "    tercet embed reviews.csv --column body --out vectors.parquet\n\n"
+    "    cat sentences.txt | tercet embed - --out vectors.jsonl\n\n"
+    "    tercet embed sentences.txt --model t5-base --set readout=enc-mean --out vectors.npy"
+)
+def embed(
+    source: Annotated[str, typer.Argument(metavar="INPUT", help="A file with one text a row, or - for stdin.")],
+    out: Annotated[Path, typer.Option(help="Where to: .npy (vectors), .parquet or .jsonl (texts and vectors).")],
+    model: Model = DEFAULT_MODEL,
+    settings: Settings = None,
+    column: Column = None,
+    file_format: Format = None,
+    precision: Precision = "exact",
+    dims: Dims = None,
+    batch_tokens: Annotated[int, typer.Option(help="The most tokens that are computed at once.")] = 4096,
+    on_truncate: Annotated[str, typer.Option(help="Texts that are too long: count them, or error.")] = "count",
+    tokenizer: Tokenizer = None,
+    revision: Revision = None,
+    convert_pickle: ConvertPickle = False,
+) -> None:
+    """Embed a file of texts. Killed and started again, it goes on where it was."""
+    if on_truncate not in ("count", "error"):
+        raise SettingError(f"--on-truncate {on_truncate}: there is no such choice. Take count or error.")
+    from tercet.embed import embed_file, writer_for
+
+    writer_for(out)
+    with _open_texts(source, column, file_format) as texts:
+        encoder = _load(model, settings, tokenizer, revision, convert_pickle)
+        stats = embed_file(
+            texts,
+            encoder,
+            out,
+            precision=precision,
+            dims=dims,
+            max_batch_tokens=batch_tokens,
+            on_truncate="error" if on_truncate == "error" else "count",
+            progress=True,
+        )
+    cut = f", {stats.num_truncated:,} cut to {encoder.tokens.max_tokens} tokens" if stats.num_truncated else ""
+    _say(f"{stats.num_texts:,} texts, {stats.num_tokens:,} tokens{cut}: {out}")
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    '    tercet search "how do I reset my password" --in faq.txt\n\n'
+    '    tercet search "broken screen" --in reviews.csv --column body -k 10 --json'
+)
+def search(
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    source: Annotated[str, typer.Option("--in", help="A file with one text a row, or - for stdin.")],
+    model: Model = DEFAULT_MODEL,
+    k: Annotated[int, typer.Option("-k", help="How many texts to show.")] = 5,
+    settings: Settings = None,
+    column: Column = None,
+    file_format: Format = None,
+    precision: Precision = "exact",
+    dims: Dims = None,
+    engine: Annotated[str, typer.Option(help="numpy or faiss; both are exact.")] = "numpy",
+    cache: Annotated[bool, typer.Option(help="Keep the vectors beside the file for the next search.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines instead of a table.")] = False,
+    tokenizer: Tokenizer = None,
+    revision: Revision = None,
+    convert_pickle: ConvertPickle = False,
+) -> None:
+    """Find the texts that are nearest to a query, by exact cosine."""
+    with _open_texts(source, column, file_format) as texts:
+        from tercet.search import search as search_texts
+
+        encoder = _load(model, settings, tokenizer, revision, convert_pickle)
+        hits = search_texts(
+            query,
+            texts,
+            encoder,
+            k=k,
+            engine=engine,
+            cache=cache and source != "-",
+            precision=precision,
+            dims=dims,
+            progress=True,
+        )
+    _print_hits(hits, as_json)
+
+
+def _print_hits(hits: list[Any], as_json: bool) -> None:
+    import json
+    from dataclasses import asdict
+
+    if as_json:
+        for hit in hits:
+            typer.echo(json.dumps(asdict(hit), ensure_ascii=False))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("score", "row", "text", box=None, header_style="bold")
+    for hit in hits:
+        table.add_row(f"{hit.score:.4f}", f"{hit.row:,}", hit.text)
+    Console().print(table)
+
+
+@contextlib.contextmanager
+def _open_texts(source: str, column: str | None, file_format: str | None) -> "Iterator[TextFile]":
+    from tercet.rows.texts import TextFile, spool_stdin
+
+    with tempfile.TemporaryDirectory(prefix="tercet-") as folder:
+        path = spool_stdin(Path(folder)) if source == "-" else Path(source)
+        yield TextFile.open(path, column=column, file_format=file_format)
+
+
+def _load(
+    model: str, settings: list[str] | None, tokenizer: str | None, revision: str | None, convert_pickle: bool
+) -> "Encoder":
+    from tercet.encoder import Encoder
+
+    return Encoder.load(
+        model, tokenizer=tokenizer, revision=revision, convert_pickle=convert_pickle, **parse_settings(settings or [])
+    )
+
+
+def parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """Read KEY=VALUE pairs, the values as YAML: `null`, `true` and numbers are what they look like.
+
+    Raises:
+        SettingError: A pair has no `=`, or its value is not YAML.
+    """
+    import yaml
+
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise SettingError(f"--set {pair}: has no value. Write --set {pair}=VALUE.")
+        try:
+            settings[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            settings[key.strip()] = value  # a prompt such as `[X] Question: ...` looks like YAML and is not
+    return settings
+
+
+def _say(message: str) -> None:
+    typer.echo(message, err=True)
+
+
+def main() -> None:
+    """Run the command line: errors of ours go to standard error as one line, with exit code 2."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    try:
+        app()
+    except TercetError as error:
+        _say(f"{type(error).__name__}: {error}")
+        sys.exit(2)

@@ -1,0 +1,5 @@
+"""Text to vector: backbones, readouts, the one-step decoder, loading and saving."""
+
+from tercet.encoder.encoder import EmbedOptions, EmbedStats, Encoder, EncoderSettings, Vectors
+
+__all__ = ["EmbedOptions", "EmbedStats", "Encoder", "EncoderSettings", "Vectors"]

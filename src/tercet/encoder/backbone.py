@@ -1,0 +1,185 @@
+"""The transformer inside an encoder: read from a folder, or fresh with a given shape."""
+
+import contextlib
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tercet.encoder.shapes import shape_config
+from tercet.encoder.tower import BERT_FAMILY, T5_FAMILY, Dense
+from tercet.errors import ModelError, SettingError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+# model type: (encoder, encoder-decoder), names in transformers
+_CLASSES = {
+    "t5": ("T5EncoderModel", "T5Model"),
+    "mt5": ("MT5EncoderModel", "MT5Model"),
+    "umt5": ("UMT5EncoderModel", "UMT5Model"),
+    "bert": ("BertModel", None),
+    "roberta": ("RobertaModel", None),
+    "xlm-roberta": ("XLMRobertaModel", None),
+}
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a model folder.
+
+    Raises:
+        ModelError: The file is missing or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror}). Is the model folder complete?") from error
+    except ValueError as error:
+        raise ModelError(f"{path}: is not JSON ({error}). Fetch or save the model again.") from error
+
+
+def model_type_of(folder: Path) -> str:
+    """Return the kind of transformer in a folder.
+
+    Raises:
+        ModelError: It is none that Tercet knows.
+    """
+    model_type = read_json(folder / "config.json").get("model_type")
+    if model_type not in _CLASSES:
+        raise ModelError(f"{folder}: holds a {model_type!r} model. Tercet reads: {', '.join(_CLASSES)}.")
+    return str(model_type)
+
+
+def backbone_class(model_type: str, *, decoder: bool) -> Any:
+    """Return the transformers class of a model type.
+
+    Raises:
+        SettingError: A decoder is wanted and this type has none.
+    """
+    import transformers
+
+    name = _CLASSES[model_type][decoder]
+    if name is None:
+        raise SettingError(f"a {model_type} model has no decoder. Take another readout than encdec-first.")
+    return getattr(transformers, name)
+
+
+def fresh_backbone(shape: str, *, decoder: bool, vocab_size: int, seed: int) -> "PreTrainedModel":
+    """Return a randomly initialised transformer of a named shape, the same one for the same seed."""
+    config = shape_config(shape, vocab_size=vocab_size)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model_class = backbone_class(config.model_type, decoder=decoder)
+        backbone: PreTrainedModel = model_class(config, **_without_pooler(config.model_type))
+    backbone.eval()
+    return backbone
+
+
+def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple["PreTrainedModel", torch.dtype]:
+    """Return the transformer in a folder, in fp32, and the number format that it is stored in.
+
+    Raises:
+        ModelError: Weights are missing, incomplete or pickled, or the checkpoint has no decoder where one is wanted.
+    """
+    model_type = model_type_of(folder)
+    require_safetensors(folder, "model", convert_pickle=convert_pickle)
+    config = read_json(folder / "config.json")
+    with quiet_transformers():
+        try:
+            backbone, report = backbone_class(model_type, decoder=decoder).from_pretrained(
+                folder,
+                dtype=torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                **_without_pooler(model_type),
+            )
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ModelError(f"{folder}: the weights cannot be read ({error}). Fetch the model again.") from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        if decoder and all(key.startswith("decoder.") for key in missing):
+            raise ModelError(f"{folder}: has no decoder weights. Take the readout enc-mean or enc-first.")
+        raise ModelError(f"{folder}: {len(missing)} weights are missing, {missing[0]} first. Fetch the model again.")
+    stored = config.get("dtype") or config.get("torch_dtype") or "float32"
+    return backbone.eval(), getattr(torch, stored, torch.float32)
+
+
+def load_pooler(folder: Path) -> Dense | None:
+    """Return the pooler of a BERT-like checkpoint as the MLP of `cls-mlp`, or None where there is none.
+
+    SimCSE's published checkpoints keep their MLP there.
+    """
+    from safetensors import safe_open
+
+    file = folder / "model.safetensors"
+    if model_type_of(folder) not in BERT_FAMILY or not file.exists():
+        return None
+    with safe_open(file, framework="pt") as weights:
+        names = {key.split("pooler.dense.")[-1]: key for key in weights.keys() if "pooler.dense." in key}
+        if not names:
+            return None
+        weight, bias = weights.get_tensor(names["weight"]).float(), weights.get_tensor(names["bias"]).float()
+    mlp = Dense(weight.shape[1], weight.shape[0], bias=True, activation="tanh")
+    mlp.linear.load_state_dict({"weight": weight, "bias": bias})
+    return mlp
+
+
+def require_safetensors(folder: Path, name: str, *, convert_pickle: bool) -> None:
+    """Make sure that a folder's weights are safetensors, and convert pickled ones once where that is allowed.
+
+    Raises:
+        ModelError: There are none, or only pickled ones, which could run code.
+    """
+    if (folder / f"{name}.safetensors").exists() or (folder / f"{name}.safetensors.index.json").exists():
+        return
+    pickles = sorted(folder.glob("pytorch_model*.bin"))
+    if not pickles:
+        raise ModelError(f"{folder}: has no {name}.safetensors. Is the model folder complete?")
+    if not convert_pickle:
+        raise ModelError(
+            f"{pickles[0]}: is a pickle, which can run code when it is read. "
+            "Take a safetensors release, or set convert_pickle=True to convert it once (weights only)."
+        )
+    _convert_pickles(pickles, folder / f"{name}.safetensors")
+
+
+def _convert_pickles(pickles: list[Path], target: Path) -> None:
+    from safetensors.torch import save
+
+    from tercet.files import atomic_write
+
+    tensors: dict[str, torch.Tensor] = {}
+    for file in pickles:
+        try:
+            tensors |= torch.load(file, map_location="cpu", weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError) as error:
+            raise ModelError(
+                f"{file}: holds more than weights and was not read. Take a safetensors release."
+            ) from error
+    with atomic_write(target) as stream:
+        stream.write(save({key: value.clone().contiguous() for key, value in tensors.items()}, {"format": "pt"}))
+
+
+def _without_pooler(model_type: str) -> dict[str, bool]:
+    return {} if model_type in T5_FAMILY else {"add_pooling_layer": False}
+
+
+@contextlib.contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Silence transformers' bars and loading report: what matters of them is checked here."""
+    from transformers.utils import logging
+
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()

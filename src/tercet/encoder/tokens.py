@@ -1,0 +1,100 @@
+"""Text to token ids: prompt, special tokens, and truncation that only ever cuts the text."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tercet.errors import ModelError, SettingError
+from tercet.prompts import Prompt
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class Tokens:
+    """Turns texts into token ids.
+
+    The ids of a text are: special tokens, prefix and text, suffix, special tokens. Prefix and text are tokenised as
+    one string; the suffix by itself. Where that exceeds `max_tokens`, the end of the text is cut, nothing else.
+
+    Args:
+        tokenizer: A transformers tokenizer.
+        prompt: The template around a text, or None.
+        max_tokens: The most that the model reads, prompt and special tokens included.
+        lowercase: Whether texts are lower-cased first.
+
+    Raises:
+        SettingError: The prompt leaves no room for text.
+    """
+
+    def __init__(
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        prompt: Prompt | None = None,
+        max_tokens: int,
+        lowercase: bool = False,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.prompt = prompt or Prompt("", "")
+        self.max_tokens = max_tokens
+        self.lowercase = lowercase
+        self._before, self._after = _special_ids(tokenizer)
+        self._suffix = self._encode([self.prompt.suffix])[0]
+        self._room = max_tokens - len(self._before) - len(self._suffix) - len(self._after)
+        if self._room <= len(self._encode([self.prompt.prefix])[0]):
+            raise SettingError(
+                f"max_tokens {max_tokens}: the prompt {self.prompt.template!r} and the special tokens leave no room "
+                "for text. Raise max_tokens or shorten the prompt."
+            )
+
+    @property
+    def pad_id(self) -> int:
+        """The id that fills up a batch."""
+        return int(self.tokenizer.pad_token_id or 0)
+
+    def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
+        """Return the ids of each text, and for each text whether it was truncated."""
+        if self.lowercase:
+            texts = [text.lower() for text in texts]
+        if self.prompt.prefix:
+            texts = [self.prompt.prefix + text for text in texts]
+        bare = self._encode(texts)
+        room, after = self._room, self._suffix + self._after
+        return [self._before + ids[:room] + after for ids in bare], [len(ids) > room for ids in bare]
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None:  # ByT5 has no compiled tokenizer: its ids are bytes
+            return [self.tokenizer.encode(text, add_special_tokens=False) for text in texts]
+        return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+
+def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTrainedTokenizerBase":
+    """Return the tokenizer in a folder; an object that already is one is passed through.
+
+    Raises:
+        ModelError: The folder holds none that can be read without running foreign code.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+    if isinstance(source, PreTrainedTokenizerBase):
+        tokenizer = source
+    else:
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
+        except (OSError, ValueError, ImportError, KeyError) as error:
+            raise ModelError(f"{source}: no tokenizer can be read ({error}). Is the folder complete?") from error
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_padding()
+        backend.no_truncation()
+    return tokenizer
+
+
+def _special_ids(tokenizer: "PreTrainedTokenizerBase") -> tuple[list[int], list[int]]:
+    """Find which ids a tokenizer puts before and after a text."""
+    bare = tokenizer.encode("a", add_special_tokens=False)
+    full = tokenizer.encode("a", add_special_tokens=True)
+    start = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
+    return full[:start], full[start + len(bare) :]

@@ -1,0 +1,41 @@
+"""Prompts: templates with a slot, such as `[X] Question: what can we draw from the above sentence?`."""
+
+from dataclasses import dataclass
+
+from tercet.errors import SettingError
+
+SLOT = "[X]"
+
+EMBEDDING_PROMPTS = {
+    "gense": "[X] Question: what can we draw from the above sentence?",
+}
+"""Templates that have a name. GenSE's Ts reads the first decoder output after this question."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The text before and after the slot of a template."""
+
+    prefix: str
+    suffix: str
+
+    @classmethod
+    def parse(cls, template: str) -> "Prompt":
+        """Read a template, or the name of one.
+
+        Raises:
+            SettingError: The template does not have exactly one slot.
+        """
+        template = EMBEDDING_PROMPTS.get(template, template)
+        if template.count(SLOT) != 1:
+            names = ", ".join(EMBEDDING_PROMPTS)
+            raise SettingError(
+                f"prompt {template!r}: needs the slot {SLOT} exactly once, where the text goes. Named: {names}."
+            )
+        prefix, suffix = template.split(SLOT)
+        return cls(prefix, suffix)
+
+    @property
+    def template(self) -> str:
+        """The template as it is written."""
+        return f"{self.prefix}{SLOT}{self.suffix}"

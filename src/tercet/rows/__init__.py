@@ -1,0 +1,1 @@
+"""Data in: files of rows, every error with its file and line."""

@@ -1,0 +1,105 @@
+"""The verb `search`: the texts of a file that are nearest to a query, by exact cosine."""
+
+import logging
+from dataclasses import dataclass
+from typing import Unpack
+
+import numpy as np
+
+from tercet.encoder import EmbedOptions, Encoder, Vectors
+from tercet.errors import OutputError, SettingError
+from tercet.files import atomic_write, sha256_of_json
+from tercet.rows.texts import TextFile
+
+logger = logging.getLogger("tercet")
+
+CACHE_FOLDER = ".tercet-cache"
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A text that was found."""
+
+    score: float
+    """The cosine with the query."""
+
+    row: int
+    """Which row of the file it is, from 1."""
+
+    text: str
+
+
+def search(
+    query: str,
+    texts: TextFile,
+    encoder: Encoder,
+    *,
+    k: int = 5,
+    engine: str = "numpy",
+    cache: bool = True,
+    **options: Unpack[EmbedOptions],
+) -> list[Hit]:
+    """Return the k texts that are nearest to a query, best first.
+
+    Args:
+        query: What to look for.
+        texts: Where to look. Their vectors are kept beside the file for the next time.
+        encoder: What to embed with.
+        k: How many to return.
+        engine: `numpy`, or `faiss` where it is installed; both are exact.
+        cache: Whether vectors are kept.
+        **options: See `EmbedOptions`.
+
+    Raises:
+        SettingError: `k` or `engine` is none.
+    """
+    if k < 1:
+        raise SettingError(f"k {k}: is less than one. Ask for at least one text.")
+    if engine not in _ENGINES:
+        raise SettingError(f"engine {engine!r}: there is none of that name. Known: {', '.join(_ENGINES)}.")
+    options = {**options, "normalize": True}
+    vectors = _vectors_of(texts, encoder, cache, options)
+    options["progress"] = False
+    scores, rows = _ENGINES[engine](vectors, encoder.embed([query], **options)[0], min(k, len(vectors)))
+    wanted = {int(row): float(score) for score, row in zip(scores, rows, strict=True)}
+    found = {row: text for row, text in enumerate(texts) if row in wanted}
+    return [Hit(score, row + 1, found[row]) for row, score in wanted.items()]
+
+
+def _vectors_of(texts: TextFile, encoder: Encoder, cache: bool, options: EmbedOptions) -> Vectors:
+    settings = {key: options.get(key) for key in ("precision", "dims")}
+    key = sha256_of_json([texts.sha256, encoder.fingerprint(), settings])
+    file = texts.path.parent / CACHE_FOLDER / f"{key}.npy"
+    if cache and file.exists():
+        vectors: Vectors = np.load(file, mmap_mode="r")
+        return vectors
+    vectors = encoder.embed(list(texts), **options)
+    if cache:
+        try:
+            file.parent.mkdir(exist_ok=True)
+            with atomic_write(file) as stream:
+                np.save(stream, vectors)
+        except (OSError, OutputError) as error:
+            logger.warning("vectors are not kept for the next search: %s", error)
+    return vectors
+
+
+def _search_numpy(vectors: Vectors, query: Vectors, k: int) -> tuple[Vectors, np.ndarray]:
+    scores = vectors @ query
+    nearest = np.argpartition(-scores, k - 1)[:k]
+    nearest = nearest[np.lexsort((nearest, -scores[nearest]))]
+    return scores[nearest], nearest
+
+
+def _search_faiss(vectors: Vectors, query: Vectors, k: int) -> tuple[Vectors, np.ndarray]:
+    try:
+        import faiss
+    except ImportError as error:
+        raise SettingError("engine 'faiss': is not installed. Run: pip install 'tercet[faiss]'") from error
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(np.ascontiguousarray(vectors))
+    scores, rows = index.search(query[None], k)
+    return scores[0], rows[0]
+
+
+_ENGINES = {"numpy": _search_numpy, "faiss": _search_faiss}

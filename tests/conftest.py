@@ -1,0 +1,92 @@
+"""Tiny models and tokenizers, built here: no test needs the network."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import BertTokenizer, ByT5Tokenizer, RobertaTokenizer, T5Tokenizer
+
+torch.set_num_threads(1)  # tiny models: threads would only wait for each other
+
+SENTENCES = [
+    "A man is playing a guitar on the stage.",
+    "Somebody plays an instrument in front of a crowd.",
+    "",
+    "The stock market fell sharply on Monday.",
+    "Stocks dropped.",
+    "Two dogs run through deep snow, and a third one is waiting for them near the old wooden fence by the river.",
+    "  leading and trailing spaces  ",
+    "Ünïcödé, 日本語 and emoji 🙂",
+]
+
+
+@pytest.fixture(scope="session")
+def sentences():
+    return SENTENCES
+
+
+def _pieces(size: int, corpus: list[str]) -> list[tuple[str, float]]:
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(vocab_size=size, unk_token="<unk>", special_tokens=["<pad>", "</s>", "<unk>"])
+    tokenizer.train_from_iterator(corpus, trainer)
+    vocab = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    return [(piece, -float(rank)) for piece, rank in vocab]
+
+
+@pytest.fixture(scope="session")
+def t5_tokenizer():
+    corpus = [
+        *SENTENCES,
+        "Question: what can we draw from the above sentence? true false",
+        "abcdefghijklmnopqrstuvwxyz",
+    ] * 3
+    return T5Tokenizer(vocab=_pieces(300, corpus), extra_ids=4, model_max_length=64)
+
+
+@pytest.fixture(scope="session")
+def bert_tokenizer():
+    words = sorted({word for text in SENTENCES for word in text.lower().replace(".", " .").replace(",", " ,").split()})
+    letters = [*"abcdefghijklmnopqrstuvwxyz:?", *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")]
+    tokens = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words, *letters])
+    return BertTokenizer(vocab={token: i for i, token in enumerate(tokens)}, model_max_length=64)
+
+
+@pytest.fixture(scope="session")
+def roberta_tokenizer():
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    vocab = {token: i for i, token in enumerate([*special, *sorted(pre_tokenizers.ByteLevel.alphabet())])}
+    return RobertaTokenizer(vocab=vocab, merges=[], model_max_length=64)
+
+
+@pytest.fixture(scope="session")
+def byt5_tokenizer():
+    return ByT5Tokenizer(extra_ids=10, model_max_length=256)
+
+
+@pytest.fixture(scope="session")
+def tokenizers(t5_tokenizer, bert_tokenizer, roberta_tokenizer, byt5_tokenizer):
+    return {
+        "t5": t5_tokenizer,
+        "t5-1.1": t5_tokenizer,
+        "mt5": t5_tokenizer,
+        "umt5": t5_tokenizer,
+        "byt5": byt5_tokenizer,
+        "bert": bert_tokenizer,
+        "roberta": roberta_tokenizer,
+    }
+
+
+@pytest.fixture(scope="session")
+def tiny(tokenizers):
+    """Return a function that makes a tiny random encoder of a family."""
+    from tercet import Encoder
+
+    def make(family="t5", *, size="tiny", **settings):
+        return Encoder.load(f"random:{family}-{size}", tokenizer=tokenizers[family], device="cpu", **settings)
+
+    return make
