@@ -170,10 +170,10 @@ def _load(
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
-    """Read KEY=VALUE pairs, the values as YAML: `null`, `true` and numbers are what they look like.
+    """Read KEY=VALUE pairs: `null`, `true` and numbers are what they look like, all else is text.
 
     Raises:
-        SettingError: A pair has no `=`, or its value is not YAML.
+        SettingError: A pair has no `=`.
     """
     import yaml
 
@@ -183,9 +183,11 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
         if not equals:
             raise SettingError(f"--set {pair}: has no value. Write --set {pair}=VALUE.")
         try:
-            settings[key.strip()] = yaml.safe_load(value)
+            parsed = yaml.safe_load(value)
         except yaml.YAMLError:
-            settings[key.strip()] = value  # a prompt such as `[X] Question: ...` looks like YAML and is not
+            parsed = value
+        # a prompt such as `query: [X]` looks like more than a scalar and is not
+        settings[key.strip()] = value if isinstance(parsed, dict | list) else parsed
     return settings
 
 

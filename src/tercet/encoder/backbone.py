@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from tercet.encoder.shapes import shape_config
 from tercet.encoder.tower import BERT_FAMILY, T5_FAMILY, Dense
@@ -98,7 +99,7 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
                 output_loading_info=True,
                 **_without_pooler(model_type),
             )
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise ModelError(f"{folder}: the weights cannot be read ({error}). Fetch the model again.") from error
     missing = sorted(report["missing_keys"])
     if missing:
@@ -114,8 +115,6 @@ def load_pooler(folder: Path) -> Dense | None:
 
     SimCSE's published checkpoints keep their MLP there.
     """
-    from safetensors import safe_open
-
     file = folder / "model.safetensors"
     if model_type_of(folder) not in BERT_FAMILY or not file.exists():
         return None

@@ -81,6 +81,7 @@ def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTraine
     if isinstance(source, PreTrainedTokenizerBase):
         tokenizer = source
     else:
+        _require_vocabulary(Path(source))
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
         except (OSError, ValueError, ImportError, KeyError) as error:
@@ -90,6 +91,15 @@ def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTraine
         backend.no_padding()
         backend.no_truncation()
     return tokenizer
+
+
+def _require_vocabulary(folder: Path) -> None:
+    """Refuse a folder without a vocabulary: transformers would make an empty one without a word."""
+    names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+    config = folder / "tokenizer_config.json"
+    bytes_only = config.exists() and "ByT5Tokenizer" in config.read_text(encoding="utf-8")
+    if not bytes_only and not any((folder / name).exists() for name in names):
+        raise ModelError(f"{folder}: has no tokenizer ({', '.join(names)}). Is the folder complete?")
 
 
 def _special_ids(tokenizer: "PreTrainedTokenizerBase") -> tuple[list[int], list[int]]:
