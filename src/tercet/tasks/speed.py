@@ -27,7 +27,7 @@ def measure_speed(encode: Encode, *, precisions: Sequence[str] = ("exact",)) -> 
     rates: dict[tuple[int, int, str], list[float]] = {cell: [] for cell in cells}
     for round_number in range(_ROUNDS + 1):
         for words, batch, precision in cells:
-            texts = sentences_of(words, max(batch, 2048 // words))
+            texts = sentences_of(words, max(batch, 256 // words))
             start = time.perf_counter()
             encode(texts, precision, batch)
             if round_number:  # the first round only warms up
