@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -125,7 +124,7 @@ def search(
             encoder,
             k=k,
             engine=engine,
-            cache=cache and source != "-",
+            cache=cache and texts.path == Path(source),
             precision=precision,
             dims=dims,
             progress=True,
@@ -152,10 +151,9 @@ def _print_hits(hits: list[Any], as_json: bool) -> None:
 
 @contextlib.contextmanager
 def _open_texts(source: str, column: str | None, file_format: str | None) -> "Iterator[TextFile]":
-    from tercet.rows.texts import TextFile, spool_stdin
+    from tercet.rows.texts import TextFile, readable_twice
 
-    with tempfile.TemporaryDirectory(prefix="tercet-") as folder:
-        path = spool_stdin(Path(folder)) if source == "-" else Path(source)
+    with readable_twice(source) as path:
         yield TextFile.open(path, column=column, file_format=file_format)
 
 
