@@ -142,10 +142,11 @@ def _print_hits(hits: list[Any], as_json: bool) -> None:
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table("score", "row", "text", box=None, header_style="bold")
     for hit in hits:
-        table.add_row(f"{hit.score:.4f}", f"{hit.row:,}", hit.text)
+        table.add_row(f"{hit.score:.4f}", f"{hit.row:,}", Text(hit.text))
     Console().print(table)
 
 
