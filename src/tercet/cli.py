@@ -172,7 +172,7 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     """Read KEY=VALUE pairs, the values as YAML: `null`, `true` and numbers are what they look like.
 
     Raises:
-        SettingError: A pair has no `=`, or its value is not YAML.
+        SettingError: A pair has no `=`.
     """
     import yaml
 
@@ -182,9 +182,11 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
         if not equals:
             raise SettingError(f"--set {pair}: has no value. Write --set {pair}=VALUE.")
         try:
-            settings[key.strip()] = yaml.safe_load(value)
+            parsed = yaml.safe_load(value)
         except yaml.YAMLError:
-            settings[key.strip()] = value  # a prompt such as `[X] Question: ...` looks like YAML and is not
+            parsed = value
+        # prompts such as `query: [X]` look like YAML and are not; no setting is a list or a mapping
+        settings[key.strip()] = value if isinstance(parsed, list | dict) else parsed
     return settings
 
 
