@@ -200,5 +200,6 @@ def main() -> None:
     try:
         app()
     except TercetError as error:
-        _say(f"{type(error).__name__}: {error}")
+        message = f"{type(error).__name__}: {error}"
+        _say(" ".join(line.strip() for line in message.splitlines()))
         sys.exit(2)
