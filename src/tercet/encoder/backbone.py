@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,10 +46,24 @@ def model_type_of(folder: Path) -> str:
     Raises:
         ModelError: It is none that Tercet knows.
     """
-    model_type = read_json(folder / "config.json").get("model_type")
-    if model_type not in _CLASSES:
+    config = read_json(folder / "config.json")
+    model_type = config.get("model_type") if isinstance(config, dict) else None
+    if not isinstance(model_type, str) or model_type not in _CLASSES:
         raise ModelError(f"{folder}: holds a {model_type!r} model. Tercet reads: {', '.join(_CLASSES)}.")
-    return str(model_type)
+    return model_type
+
+
+def refuse_code(folder: Path, name: str) -> None:
+    """Make sure that a file of settings names no code to be run: of the model's own, or of a kernel on the hub.
+
+    Raises:
+        ModelError: It does. Without that code the model would be another one.
+    """
+    file = folder / name
+    settings = read_json(file) if file.exists() else {}
+    for key in ("auto_map", "attn_implementation", "_attn_implementation"):
+        if key in settings and settings[key] not in (None, "eager", "sdpa"):
+            raise ModelError(f"{file}: {key} wants foreign code, which is never run. Take a model that needs none.")
 
 
 def backbone_class(model_type: str, *, decoder: bool) -> Any:
@@ -85,6 +98,7 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
         ModelError: Weights are missing, incomplete or pickled, or the checkpoint has no decoder where one is wanted.
     """
     model_type = model_type_of(folder)
+    refuse_code(folder, "config.json")
     require_safetensors(folder, "model", convert_pickle=convert_pickle)
     config = read_json(folder / "config.json")
     with quiet_transformers():
@@ -98,7 +112,7 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
                 output_loading_info=True,
                 **_without_pooler(model_type),
             )
-        except (OSError, ValueError, RuntimeError) as error:
+        except Exception as error:  # a broken file can raise anything
             raise ModelError(f"{folder}: the weights cannot be read ({error}). Fetch the model again.") from error
     missing = sorted(report["missing_keys"])
     if missing:
@@ -156,11 +170,14 @@ def _convert_pickles(pickles: list[Path], target: Path) -> None:
     tensors: dict[str, torch.Tensor] = {}
     for file in pickles:
         try:
-            tensors |= torch.load(file, map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError) as error:
+            loaded = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # a pickle can be broken in many ways
             raise ModelError(
-                f"{file}: holds more than weights and was not read. Take a safetensors release."
+                f"{file}: holds more than weights, or is broken, and was not read. Take a safetensors release."
             ) from error
+        if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
+            raise ModelError(f"{file}: holds something else than named weights. Take a safetensors release.")
+        tensors |= loaded
     with atomic_write(target) as stream:
         stream.write(save({key: value.clone().contiguous() for key, value in tensors.items()}, {"format": "pt"}))
 

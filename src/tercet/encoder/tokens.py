@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tercet.encoder.backbone import refuse_code
 from tercet.errors import ModelError, SettingError
 from tercet.prompts import Prompt
 
@@ -53,6 +54,12 @@ class Tokens:
         """The id that fills up a batch."""
         return int(self.tokenizer.pad_token_id or 0)
 
+    def describe(self) -> list[Any]:
+        """Return everything that decides the ids of a text, prompt and length aside, as JSON."""
+        backend: Any = getattr(self.tokenizer, "backend_tokenizer", None)
+        pieces = backend.to_str() if backend is not None else sorted(self.tokenizer.get_vocab().items())
+        return [self.lowercase, self._before, self._after, self.pad_id, pieces]
+
     def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
         """Return the ids of each text, and for each text whether it was truncated."""
         if self.lowercase:
@@ -81,9 +88,10 @@ def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTraine
     if isinstance(source, PreTrainedTokenizerBase):
         tokenizer = source
     else:
+        refuse_code(Path(source), "tokenizer_config.json")
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError, ImportError, KeyError) as error:
+        except Exception as error:  # a broken file can raise anything
             raise ModelError(f"{source}: no tokenizer can be read ({error}). Is the folder complete?") from error
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
