@@ -64,6 +64,9 @@ def embed(
     precision: Precision = "exact",
     dims: Dims = None,
     batch_tokens: Annotated[int, typer.Option(help="The most tokens that are computed at once.")] = 4096,
+    shard_texts: Annotated[
+        int, typer.Option(help="How many texts are embedded between two commits; a killed run loses no more.")
+    ] = 8192,
     on_truncate: Annotated[str, typer.Option(help="Texts that are too long: count them, or error.")] = "count",
     tokenizer: Tokenizer = None,
     revision: Revision = None,
@@ -81,6 +84,7 @@ def embed(
             texts,
             encoder,
             out,
+            shard_texts=shard_texts,
             precision=precision,
             dims=dims,
             max_batch_tokens=batch_tokens,
