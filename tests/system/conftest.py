@@ -1,0 +1,97 @@
+"""The command line as a user runs it, on tiny models that are saved once."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+PRELOADED = Path(__file__).with_name("preloaded.py")
+
+
+@pytest.fixture(scope="session")
+def models(tiny, tmp_path_factory):
+    """Return the folders of saved models by a short name."""
+    folder = tmp_path_factory.mktemp("models")
+    made = {
+        "t5": tiny("t5"),
+        "projected": tiny("t5", projection=16),
+        "question": tiny("t5", readout="encdec-first", prompt="gense"),
+        "bert": tiny("bert", readout="mean"),
+    }
+    for name, encoder in made.items():
+        encoder.save(folder / name)
+    return {name: folder / name for name in made}
+
+
+@pytest.fixture(scope="session")
+def encoder(models):
+    """Return the saved T5 encoder as it is in Python: what the commands are compared with."""
+    from tercet import Encoder
+
+    return Encoder.load(models["t5"], device="cpu")
+
+
+@pytest.fixture(scope="session")
+def launch(models, tmp_path_factory):
+    """Return a function that starts `tercet ARGS`.
+
+    It is a context: it yields the process id, and an object that has exit code and output when the context ends.
+    """
+    scratch, numbers = tmp_path_factory.mktemp("commands"), count()
+    command = [sys.executable, PRELOADED, models["t5"]]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as preloaded:
+
+        @contextmanager
+        def start(*args, folder, stdin=b""):
+            number = next(numbers)
+            files = {name: scratch / f"{number}.{name}" for name in ("stdin", "stdout", "stderr")}
+            for name, file in files.items():
+                file.write_bytes(stdin if name == "stdin" else b"")
+            request = {"args": [*map(str, args)], "folder": str(folder), **{name: str(files[name]) for name in files}}
+            preloaded.stdin.write(json.dumps(request) + "\n")
+            preloaded.stdin.flush()
+            done = subprocess.CompletedProcess(request["args"], None)
+            try:
+                yield int(preloaded.stdout.readline()), done
+            finally:
+                done.returncode = int(preloaded.stdout.readline())
+                done.stdout, done.stderr = (files[name].read_text("utf-8") for name in ("stdout", "stderr"))
+
+        yield start
+        preloaded.stdin.close()
+
+
+@pytest.fixture
+def tercet(launch, tmp_path):
+    """Return a function that runs `tercet ARGS` in the test's folder and returns its exit code and output."""
+
+    def run(*args, stdin=b"", folder=tmp_path):
+        with launch(*args, folder=folder, stdin=stdin) as (_, done):
+            pass
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def python():
+    """Return a function that runs `python ARGS` from the start: slower than `tercet`, and nothing is shared."""
+
+    def run(*args, folder, remove=(), **more):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **more.pop("env", {})}
+        for name in remove:
+            environment.pop(name, None)
+        command = [sys.executable, *map(str, args)]
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False, **more
+        )
+
+    return run
