@@ -71,11 +71,11 @@ def embed_file(
             if isinstance(error, InputError) or not shards.any_done():
                 shards.remove()
             raise
-    assembled = shards.folder / out.name
-    with atomic_write(assembled) as stream:
-        write(stream, _read_shards(shards, texts, shard_texts), shape)
-    move_file(assembled, out)
-    shards.remove()
+        assembled = shards.folder / out.name
+        with atomic_write(assembled) as stream:
+            write(stream, _read_shards(shards, texts, shard_texts), shape)
+        move_file(assembled, out)
+        shards.remove()
     return stats
 
 

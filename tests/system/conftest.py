@@ -50,12 +50,13 @@ def launch(models, tmp_path_factory):
     ) as preloaded:
 
         @contextmanager
-        def start(*args, folder, stdin=b""):
+        def start(*args, folder, stdin=b"", max_file_bytes=None):
             number = next(numbers)
             files = {name: scratch / f"{number}.{name}" for name in ("stdin", "stdout", "stderr")}
             for name, file in files.items():
                 file.write_bytes(stdin if name == "stdin" else b"")
-            request = {"args": [*map(str, args)], "folder": str(folder), **{name: str(files[name]) for name in files}}
+            request = {"args": [*map(str, args)], "folder": str(folder), "max_file_bytes": max_file_bytes}
+            request |= {name: str(file) for name, file in files.items()}
             preloaded.stdin.write(json.dumps(request) + "\n")
             preloaded.stdin.flush()
             done = subprocess.CompletedProcess(request["args"], None)
@@ -73,8 +74,8 @@ def launch(models, tmp_path_factory):
 def tercet(launch, tmp_path):
     """Return a function that runs `tercet ARGS` in the test's folder and returns its exit code and output."""
 
-    def run(*args, stdin=b"", folder=tmp_path):
-        with launch(*args, folder=folder, stdin=stdin) as (_, done):
+    def run(*args, folder=tmp_path, **more):
+        with launch(*args, folder=folder, **more) as (_, done):
             pass
         return done
 

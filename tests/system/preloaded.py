@@ -10,6 +10,7 @@ objects from standard input, a line each, and answers with the process id and th
 import gc
 import json
 import os
+import resource
 import runpy
 import sys
 import traceback
@@ -18,12 +19,14 @@ from importlib import import_module
 MODULES = ["pyarrow.parquet", "pydantic.main", "rich.progress", "tercet.cli", "tercet.search", "tercet.embed"]
 
 
-def become(*, args, folder, stdin, stdout, stderr):
+def become(*, args, folder, stdin, stdout, stderr, max_file_bytes):
     """Turn this process into `python -m tercet ARGS`, and end it."""
     for descriptor, (file, mode) in enumerate([(stdin, os.O_RDONLY), (stdout, os.O_WRONLY), (stderr, os.O_WRONLY)]):
         os.dup2(os.open(file, mode), descriptor)
     sys.stdin = os.fdopen(0, encoding="utf-8")  # the old one has read ahead
     os.chdir(folder)
+    if max_file_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_bytes, max_file_bytes))
     sys.argv = ["tercet", *args]
     code = 0
     try:

@@ -76,7 +76,7 @@ def backbone_class(model_type: str, *, decoder: bool) -> Any:
 
     name = _CLASSES[model_type][decoder]
     if name is None:
-        raise SettingError(f"a {model_type} model has no decoder. Take another readout than encdec-first.")
+        raise SettingError(f"readout 'encdec-first': a {model_type} model has no decoder. Take another readout.")
     return getattr(transformers, name)
 
 
@@ -101,9 +101,10 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
     refuse_code(folder, "config.json")
     require_safetensors(folder, "model", convert_pickle=convert_pickle)
     config = read_json(folder / "config.json")
+    model_class = backbone_class(model_type, decoder=decoder)
     with quiet_transformers():
         try:
-            backbone, report = backbone_class(model_type, decoder=decoder).from_pretrained(
+            backbone, report = model_class.from_pretrained(
                 folder,
                 dtype=torch.float32,
                 use_safetensors=True,

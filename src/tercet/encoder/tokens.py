@@ -93,6 +93,9 @@ def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTraine
             tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
         except Exception as error:  # a broken file can raise anything
             raise ModelError(f"{source}: no tokenizer can be read ({error}). Is the folder complete?") from error
+        files = tokenizer.vocab_files_names.values()
+        if files and not any((Path(source) / file).exists() for file in files):  # it would be made without words
+            raise ModelError(f"{source}: has no vocabulary ({', '.join(files)}). Is the folder complete?")
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         backend.no_padding()
