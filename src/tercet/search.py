@@ -74,7 +74,7 @@ def _vectors_of(texts: TextFile, encoder: Encoder, cache: bool, options: EmbedOp
         try:
             kept: Vectors = np.load(file, mmap_mode="r")
             return kept
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             logger.warning("%s cannot be read and is made again: %s", file, error)
     vectors = encoder.embed(list(texts), **options)
     if cache:
