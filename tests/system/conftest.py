@@ -36,18 +36,16 @@ def encoder(models):
     return Encoder.load(models["t5"], device="cpu")
 
 
-@pytest.fixture(scope="session")
-def launch(models, tmp_path_factory):
-    """Return a function that starts `tercet ARGS`.
+@contextmanager
+def preloaded(model, scratch, environment):
+    """Yield a function that starts `tercet ARGS` in a copy of one process with this environment.
 
     It is a context: it yields the process id, and an object that has exit code and output when the context ends.
     """
-    scratch, numbers = tmp_path_factory.mktemp("commands"), count()
-    command = [sys.executable, PRELOADED, models["t5"]]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    numbers = count()
     with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as preloaded:
+        [sys.executable, PRELOADED, model], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
 
         @contextmanager
         def start(*args, folder, stdin=b"", max_file_bytes=None):
@@ -57,17 +55,40 @@ def launch(models, tmp_path_factory):
                 file.write_bytes(stdin if name == "stdin" else b"")
             request = {"args": [*map(str, args)], "folder": str(folder), "max_file_bytes": max_file_bytes}
             request |= {name: str(file) for name, file in files.items()}
-            preloaded.stdin.write(json.dumps(request) + "\n")
-            preloaded.stdin.flush()
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
             done = subprocess.CompletedProcess(request["args"], None)
             try:
-                yield int(preloaded.stdout.readline()), done
+                yield int(process.stdout.readline()), done
             finally:
-                done.returncode = int(preloaded.stdout.readline())
+                done.returncode = int(process.stdout.readline())
                 done.stdout, done.stderr = (files[name].read_text("utf-8") for name in ("stdout", "stderr"))
 
         yield start
-        preloaded.stdin.close()
+        process.stdin.close()
+
+
+def environment(*, remove=(), **more):
+    """Return this process's environment with changes; tiny models have no use for threads."""
+    changed = {**os.environ, "OMP_NUM_THREADS": "1", **more}
+    return {name: value for name, value in changed.items() if name not in remove}
+
+
+@pytest.fixture(scope="session")
+def preload(models, tmp_path_factory):
+    """Return a function that starts a process with the libraries imported, in an environment with these changes."""
+
+    def start(**changes):
+        return preloaded(models["t5"], tmp_path_factory.mktemp("commands"), environment(**changes))
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def launch(preload):
+    """Return the function that starts `tercet ARGS`; see `preloaded`."""
+    with preload() as start:
+        yield start
 
 
 @pytest.fixture
@@ -86,13 +107,16 @@ def tercet(launch, tmp_path):
 def python():
     """Return a function that runs `python ARGS` from the start: slower than `tercet`, and nothing is shared."""
 
-    def run(*args, folder, remove=(), **more):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", **more.pop("env", {})}
-        for name in remove:
-            environment.pop(name, None)
-        command = [sys.executable, *map(str, args)]
+    def run(*args, folder, changes=None, **more):
         return subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False, **more
+            [sys.executable, *map(str, args)],
+            cwd=folder,
+            env=environment(**(changes or {})),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            **more,
         )
 
     return run

@@ -96,9 +96,10 @@ def _has_pickles(name: str, revision: str | None) -> bool:
     from huggingface_hub import HfApi
 
     try:
-        return any(file.endswith(".bin") for file in HfApi().list_repo_files(name, revision=revision))
+        files = HfApi().model_info(name, revision=revision).siblings or []
     except Exception:  # the model is in the cache and the hub cannot be asked
         return False
+    return any(file.rfilename.endswith(".bin") for file in files)
 
 
 def _near(name: str) -> str:
