@@ -3,7 +3,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tercet.errors import InputError, ModelError, NonFiniteError, OutputError, RowError, SettingError, TercetError
+from tercet.errors import (
+    InputError,
+    ModelError,
+    NonFiniteError,
+    OutputError,
+    RowError,
+    SettingError,
+    TercetError,
+    TextError,
+)
 
 if TYPE_CHECKING:
     from tercet.encoder import Encoder
@@ -19,6 +28,7 @@ __all__ = [
     "RowError",
     "SettingError",
     "TercetError",
+    "TextError",
 ]
 
 # Imported on first use, so that `import tercet` and `tercet --help` stay instant.

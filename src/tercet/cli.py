@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,6 +64,9 @@ def embed(
     precision: Precision = "exact",
     dims: Dims = None,
     batch_tokens: Annotated[int, typer.Option(help="The most tokens that are computed at once.")] = 4096,
+    shard_texts: Annotated[
+        int, typer.Option(help="How many texts are embedded between two commits; a killed run loses no more.")
+    ] = 8192,
     on_truncate: Annotated[str, typer.Option(help="Texts that are too long: count them, or error.")] = "count",
     tokenizer: Tokenizer = None,
     revision: Revision = None,
@@ -82,6 +84,7 @@ def embed(
             texts,
             encoder,
             out,
+            shard_texts=shard_texts,
             precision=precision,
             dims=dims,
             max_batch_tokens=batch_tokens,
@@ -125,7 +128,7 @@ def search(
             encoder,
             k=k,
             engine=engine,
-            cache=cache and source != "-",
+            cache=cache and texts.path == Path(source),
             precision=precision,
             dims=dims,
             progress=True,
@@ -204,19 +207,19 @@ def _print_hits(hits: list[Any], as_json: bool) -> None:
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table("score", "row", "text", box=None, header_style="bold")
     for hit in hits:
-        table.add_row(f"{hit.score:.4f}", f"{hit.row:,}", hit.text)
+        table.add_row(f"{hit.score:.4f}", f"{hit.row:,}", Text(hit.text))
     Console().print(table)
 
 
 @contextlib.contextmanager
 def _open_texts(source: str, column: str | None, file_format: str | None) -> "Iterator[TextFile]":
-    from tercet.rows.texts import TextFile, spool_stdin
+    from tercet.rows.texts import TextFile, readable_twice
 
-    with tempfile.TemporaryDirectory(prefix="tercet-") as folder:
-        path = spool_stdin(Path(folder)) if source == "-" else Path(source)
+    with readable_twice(source) as path:
         yield TextFile.open(path, column=column, file_format=file_format)
 
 
@@ -247,8 +250,8 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
             parsed = yaml.safe_load(value)
         except yaml.YAMLError:
             parsed = value
-        # a prompt such as `query: [X]` looks like more than a scalar and is not
-        settings[key.strip()] = value if isinstance(parsed, dict | list) else parsed
+        # prompts such as `query: [X]` look like YAML and are not; no setting is a list or a mapping
+        settings[key.strip()] = value if isinstance(parsed, list | dict) else parsed
     return settings
 
 
@@ -262,5 +265,6 @@ def main() -> None:
     try:
         app()
     except TercetError as error:
-        _say(f"{type(error).__name__}: {error}")
+        message = f"{type(error).__name__}: {error}"
+        _say(" ".join(line.strip() for line in message.splitlines()))
         sys.exit(2)

@@ -1,5 +1,6 @@
 """The verb `embed`: a file of texts becomes a file of vectors, however long it takes and however often it is killed."""
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple
@@ -9,8 +10,8 @@ from typing import IO, Unpack
 import numpy as np
 
 from tercet.encoder import EmbedOptions, EmbedStats, Encoder, Vectors
-from tercet.errors import SettingError
-from tercet.files import atomic_write, check_writable
+from tercet.errors import InputError, SettingError, TextError
+from tercet.files import atomic_write, check_writable, move_file
 from tercet.progress import Advance, progress_bar
 from tercet.rows.texts import TextFile
 from tercet.shards import Shards, in_shards
@@ -46,24 +47,35 @@ def embed_file(
         OutputError: The target cannot be written; no half of it is left.
     """
     write = writer_for(out)
+    if shard_texts < 1:
+        raise SettingError(f"shard_texts {shard_texts}: is less than one. Give a positive number.")
     check_writable(out)
+    if out.exists() and out.samefile(texts.path):
+        raise SettingError(f"{out}: is the input, which would be lost. Name another target.")
     shape = (texts.num_texts, options.get("dims") or encoder.dim)
     show = bool(options.get("progress"))
     with progress_bar("embedding", total=texts.num_texts, unit="texts", enabled=show) as advance:
         options["progress"] = advance
         if texts.num_texts <= shard_texts:
             all_texts = list(texts)
-            vectors, stats = encoder.embed_with_stats(all_texts, **options)
+            with _naming_rows(texts, 0):
+                vectors, stats = encoder.embed_with_stats(all_texts, **options)
             with atomic_write(out) as stream:
                 write(stream, [(all_texts, vectors)], shape)
             return stats
         shards = _open_shards(texts, encoder, out, shard_texts, options)
-        stats = _fill_shards(shards, texts, encoder, shard_texts, advance, options)
-    assembled = shards.folder / out.name
-    with atomic_write(assembled) as stream:
-        write(stream, _read_shards(shards, texts, shard_texts), shape)
-    assembled.replace(out)
-    shards.remove()
+        try:
+            stats = _fill_shards(shards, texts, encoder, shard_texts, advance, options)
+        except Exception as error:
+            # what has to change now (the texts, the options) makes these shards useless
+            if isinstance(error, InputError) or not shards.any_done():
+                shards.remove()
+            raise
+        assembled = shards.folder / out.name
+        with atomic_write(assembled) as stream:
+            write(stream, _read_shards(shards, texts, shard_texts), shape)
+        move_file(assembled, out)
+        shards.remove()
     return stats
 
 
@@ -97,12 +109,22 @@ def _fill_shards(
         if shards.is_done(number):
             advance(len(chunk), earlier=True)
         else:
-            vectors, stats = encoder.embed_with_stats(chunk, **options)
+            with _naming_rows(texts, number * shard_texts):
+                vectors, stats = encoder.embed_with_stats(chunk, **options)
             with atomic_write(shards.path(number)) as stream:
                 np.savez(stream, vectors=vectors, stats=np.array(astuple(stats)))
         with np.load(shards.path(number)) as shard:
             total += EmbedStats(*map(int, shard["stats"]))
     return total
+
+
+@contextlib.contextmanager
+def _naming_rows(texts: TextFile, first: int) -> Iterator[None]:
+    """Say which row of the file a text is that cannot be embedded."""
+    try:
+        yield
+    except TextError as error:
+        raise InputError(f"{texts.path}: row {first + error.position + 1} {error.problem}") from error
 
 
 def _read_shards(shards: Shards, texts: TextFile, shard_texts: int) -> Iterator[Embedded]:

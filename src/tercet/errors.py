@@ -2,7 +2,8 @@
 
     TercetError
     ├── InputError       a file, a row or a text that a user gave
-    │   └── RowError     one line of a data file: always says file:line
+    │   ├── RowError     one line of a data file: always says file:line
+    │   └── TextError    one text of a list: says which
     ├── SettingError     a value that is unknown or does not fit the others
     ├── ModelError       a model that cannot be found, read or trusted
     │   └── NonFiniteError   a model whose output is not a number
@@ -22,6 +23,20 @@ class InputError(TercetError):
 
 class RowError(InputError):
     """One line of a data file cannot be used; the message says file:line."""
+
+
+class TextError(InputError):
+    """One text of a list cannot be used.
+
+    Args:
+        position: Which text, from 0.
+        problem: What is wrong with it, and the fix.
+    """
+
+    def __init__(self, position: int, problem: str) -> None:
+        super().__init__(f"text {position}: {problem}")
+        self.position = position
+        self.problem = problem
 
 
 class SettingError(TercetError):

@@ -20,7 +20,7 @@ def atomic_write(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
     When the block fails, the temporary file is removed and `path` is as it was before.
     """
     encoding = None if "b" in mode else "utf-8"
-    with _target_errors(path), _temporary(path) as temporary:
+    with target_errors(path), _temporary(path) as temporary:
         with temporary.open(mode, encoding=encoding) as stream:
             yield stream
             stream.flush()
@@ -32,7 +32,7 @@ def atomic_write(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that replaces `path` when the block ends well, and vanishes when it does not."""
-    with _target_errors(path):
+    with target_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         temporary.chmod(0o777 & ~_umask())
@@ -53,6 +53,13 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+def move_file(path: Path, target: Path) -> None:
+    """Rename a file to `target`, in place of what was there, and sync the folder."""
+    with target_errors(target):
+        path.replace(target)
+        _sync_folder(target.parent)
+
+
 def write_json(path: Path, value: object) -> None:
     """Write `value` as indented JSON, atomically."""
     with atomic_write(path, "w") as stream:
@@ -62,11 +69,20 @@ def write_json(path: Path, value: object) -> None:
 
 def check_writable(path: Path) -> None:
     """Raise OutputError now if a file cannot be created at `path`, before any work is done."""
-    with _target_errors(path):
+    with target_errors(path):
         if path.is_dir():
             raise OutputError(f"{path}: is a folder. Name a file.")
-        with _temporary(path):
-            pass
+        tempfile.TemporaryFile(dir=path.parent).close()
+
+
+@contextlib.contextmanager
+def target_errors(path: Path) -> Iterator[None]:
+    """Turn what the system says while `path` is written into an OutputError."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(f"cannot write {path}: {reason}. Check the folder, its permissions and the disk.") from error
 
 
 def sha256_of_file(path: Path) -> str:
@@ -98,15 +114,6 @@ def _temporary(path: Path) -> Iterator[Path]:
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _target_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OutputError(f"cannot write {path}: {reason}. Check the folder, its permissions and the disk.") from error
 
 
 def _sync_folder(path: Path) -> None:

@@ -70,7 +70,13 @@ def progress_bar(label: str, *, total: int, unit: str, enabled: bool = True) -> 
             if note is not None:
                 bar.update(task, note=note)
 
-        yield advance
+        try:
+            yield advance
+        except BaseException:
+            bar.live.transient = True  # an error is shown instead of the bar, not under it
+            bar.live.stop()
+            bar.disable = True
+            raise
 
 
 def _no_bar(num: int, *, note: str | None = None, earlier: bool = False) -> None:

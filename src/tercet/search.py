@@ -71,8 +71,11 @@ def _vectors_of(texts: TextFile, encoder: Encoder, cache: bool, options: EmbedOp
     key = sha256_of_json([texts.sha256, encoder.fingerprint(), settings])
     file = texts.path.parent / CACHE_FOLDER / f"{key}.npy"
     if cache and file.exists():
-        vectors: Vectors = np.load(file, mmap_mode="r")
-        return vectors
+        try:
+            kept: Vectors = np.load(file, mmap_mode="r")
+            return kept
+        except (OSError, ValueError, EOFError) as error:
+            logger.warning("%s cannot be read and is made again: %s", file, error)
     vectors = encoder.embed(list(texts), **options)
     if cache:
         try:

@@ -1,11 +1,13 @@
 """Long work in fixed shards: a renamed file is the record that one is done, so a killed run goes on where it was."""
 
 import logging
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from tercet.files import sha256_of_json, write_json
+from tercet.errors import OutputError
+from tercet.files import sha256_of_json, target_errors, write_json
 
 logger = logging.getLogger("tercet")
 
@@ -17,18 +19,29 @@ class Shards:
         folder: Where the shards are kept until the work is done.
         plan: Everything that decides what the shards hold. Shards of another plan are thrown away.
         ending: What a shard's file is called after its number.
+
+    Raises:
+        OutputError: The folder cannot be made, or is there and holds something else.
     """
 
     def __init__(self, folder: Path, *, plan: dict[str, object], ending: str) -> None:
         self.folder = folder
         self.ending = ending
+        self._removed = folder.with_name(f".{folder.name}.removed")
         marker = folder / f"{sha256_of_json(plan)}.json"
-        if folder.exists() and not marker.exists():
-            logger.warning("%s holds the start of other work, which is thrown away", folder)
-            shutil.rmtree(folder)
-        folder.mkdir(exist_ok=True)
+        with target_errors(folder):
+            shutil.rmtree(self._removed, ignore_errors=True)
+            if folder.exists() and not marker.exists():
+                _check_ours(folder)
+                logger.warning("%s holds the start of other work, which is thrown away", folder)
+                self.remove()
+            folder.mkdir(exist_ok=True)
         if not marker.exists():
-            write_json(marker, plan)
+            try:
+                write_json(marker, plan)
+            except OutputError:
+                self.remove()
+                raise
 
     def path(self, number: int) -> Path:
         """Return the file of a shard; it exists when, and only when, the shard is done."""
@@ -38,9 +51,21 @@ class Shards:
         """Return whether a shard is done."""
         return self.path(number).exists()
 
+    def any_done(self) -> bool:
+        """Return whether there is a finished shard."""
+        return any(self.folder.glob(f"*{self.ending}"))
+
     def remove(self) -> None:
-        """Remove all shards: the work is done."""
-        shutil.rmtree(self.folder)
+        """Remove all shards at once: killed meanwhile, all of them are there or none."""
+        with target_errors(self.folder):
+            self.folder.replace(self._removed)
+            shutil.rmtree(self._removed)
+
+
+def _check_ours(folder: Path) -> None:
+    names = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    if names and not any(re.fullmatch(r"[0-9a-f]{64}\.json", name) for name in names):
+        raise OutputError(f"{folder}: is in the way, and not Tercet's. Move it or name another target.")
 
 
 def in_shards(rows: Iterator[str], size: int) -> Iterator[list[str]]:

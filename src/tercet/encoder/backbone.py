@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,10 +47,24 @@ def model_type_of(folder: Path) -> str:
     Raises:
         ModelError: It is none that Tercet knows.
     """
-    model_type = read_json(folder / "config.json").get("model_type")
-    if model_type not in _CLASSES:
+    config = read_json(folder / "config.json")
+    model_type = config.get("model_type") if isinstance(config, dict) else None
+    if not isinstance(model_type, str) or model_type not in _CLASSES:
         raise ModelError(f"{folder}: holds a {model_type!r} model. Tercet reads: {', '.join(_CLASSES)}.")
-    return str(model_type)
+    return model_type
+
+
+def refuse_code(folder: Path, name: str) -> None:
+    """Make sure that a file of settings names no code to be run: of the model's own, or of a kernel on the hub.
+
+    Raises:
+        ModelError: It does. Without that code the model would be another one.
+    """
+    file = folder / name
+    settings = read_json(file) if file.exists() else {}
+    for key in ("auto_map", "attn_implementation", "_attn_implementation"):
+        if key in settings and settings[key] not in (None, "eager", "sdpa"):
+            raise ModelError(f"{file}: {key} wants foreign code, which is never run. Take a model that needs none.")
 
 
 def backbone_class(model_type: str, *, decoder: bool) -> Any:
@@ -64,7 +77,7 @@ def backbone_class(model_type: str, *, decoder: bool) -> Any:
 
     name = _CLASSES[model_type][decoder]
     if name is None:
-        raise SettingError(f"a {model_type} model has no decoder. Take another readout than encdec-first.")
+        raise SettingError(f"readout 'encdec-first': a {model_type} model has no decoder. Take another readout.")
     return getattr(transformers, name)
 
 
@@ -86,11 +99,13 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
         ModelError: Weights are missing, incomplete or pickled, or the checkpoint has no decoder where one is wanted.
     """
     model_type = model_type_of(folder)
+    refuse_code(folder, "config.json")
     require_safetensors(folder, "model", convert_pickle=convert_pickle)
     config = read_json(folder / "config.json")
+    model_class = backbone_class(model_type, decoder=decoder)
     with quiet_transformers():
         try:
-            backbone, report = backbone_class(model_type, decoder=decoder).from_pretrained(
+            backbone, report = model_class.from_pretrained(
                 folder,
                 dtype=torch.float32,
                 use_safetensors=True,
@@ -99,7 +114,7 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
                 output_loading_info=True,
                 **_without_pooler(model_type),
             )
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, SafetensorError) as error:
             raise ModelError(f"{folder}: the weights cannot be read ({error}). Fetch the model again.") from error
     missing = sorted(report["missing_keys"])
     if missing:
@@ -155,11 +170,14 @@ def _convert_pickles(pickles: list[Path], target: Path) -> None:
     tensors: dict[str, torch.Tensor] = {}
     for file in pickles:
         try:
-            tensors |= torch.load(file, map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError) as error:
+            loaded = torch.load(file, map_location="cpu", weights_only=True)
+        except Exception as error:  # a pickle can be broken in many ways
             raise ModelError(
-                f"{file}: holds more than weights and was not read. Take a safetensors release."
+                f"{file}: holds more than weights, or is broken, and was not read. Take a safetensors release."
             ) from error
+        if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
+            raise ModelError(f"{file}: holds something else than named weights. Take a safetensors release.")
+        tensors |= loaded
     with atomic_write(target) as stream:
         stream.write(save({key: value.clone().contiguous() for key, value in tensors.items()}, {"format": "pt"}))
 

@@ -2,11 +2,11 @@
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from tercet.encoder.names import FRESH, find_folder
 from tercet.encoder.shapes import shape_config
 from tercet.encoder.tokens import Tokens, load_tokenizer
 from tercet.encoder.tower import READOUTS, T5_FAMILY, Dense, Tower, When, check_readout, first_bad_layer, unit_length
-from tercet.errors import InputError, NonFiniteError, SettingError
+from tercet.errors import InputError, NonFiniteError, SettingError, TextError
 from tercet.files import sha256_of_json
 from tercet.progress import Advance, progress_bar
 from tercet.prompts import SLOT, Prompt
@@ -60,6 +60,21 @@ class EncoderSettings(TypedDict, total=False):
 
     max_tokens: int
     """The most that the model reads: text, prompt and special tokens."""
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+# what each setting may be, as a check and in words
+_SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
+    "readout": (lambda value: isinstance(value, str), f"one of: {', '.join(READOUTS)}"),
+    "mlp": (lambda value: value in get_args(When), f"one of: {', '.join(get_args(When))}"),
+    "projection": (lambda value: value is None or _is_count(value), "a width of at least 1, or null for none"),
+    "normalize": (lambda value: isinstance(value, bool), "true or false"),
+    "prompt": (lambda value: value is None or isinstance(value, str), "a template with the slot [X], or null for none"),
+    "max_tokens": (_is_count, "a number of at least 1"),
+}
 
 
 class EmbedOptions(TypedDict, total=False):
@@ -144,13 +159,10 @@ class Encoder:
             ModelError: The model cannot be found, read or trusted.
             SettingError: The settings do not fit it.
         """
-        unknown = set(settings) - set(EncoderSettings.__annotations__)
-        if unknown:
-            known = ", ".join(EncoderSettings.__annotations__)
-            raise SettingError(f"setting {min(unknown)!r}: there is none of that name. Known: {known}.")
+        _check_settings(settings)
         name = str(name)
         if tokenizer is not None and isinstance(tokenizer, str | Path):
-            tokenizer = load_tokenizer(find_folder(str(tokenizer)))
+            tokenizer = load_tokenizer(find_folder(str(tokenizer), weights=False))
         if name.startswith(FRESH):
             encoder = cls._fresh(name.removeprefix(FRESH), tokenizer, settings, seed)
         else:
@@ -264,11 +276,8 @@ class Encoder:
         write_folder(Path(folder), self.tower, self.tokens, dtype=self.dtype)
 
     def fingerprint(self) -> str:
-        """Return a hash of everything that decides a vector: weights, vocabulary and settings."""
-        tokenizer: Any = self.tokens.tokenizer
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        vocabulary = backend.to_str() if backend else [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items())]
-        digest = hashlib.sha256(sha256_of_json([self.settings, self.tokens.lowercase, vocabulary]).encode())
+        """Return a hash of everything that decides a vector: weights, tokenizer and settings."""
+        digest = hashlib.sha256(sha256_of_json([self.settings, self.tokens.describe()]).encode())
         for name, tensor in self.tower.state_dict().items():
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
@@ -282,7 +291,7 @@ class Encoder:
             **options: See `EmbedOptions`.
 
         Raises:
-            InputError: Something in `texts` is no text, or is too long and `on_truncate` is `error`.
+            TextError: Something in `texts` is no text, or is too long and `on_truncate` is `error`.
             NonFiniteError: A vector is not finite; the message names the layer.
         """
         return self.embed_with_stats(texts, **options)[0]
@@ -300,6 +309,8 @@ class Encoder:
     ) -> tuple[Vectors, EmbedStats]:
         """Do as `embed`, and also return how many texts, tokens and truncated texts there were."""
         _check_texts(texts)
+        if max_batch_tokens < 1:
+            raise SettingError(f"max_batch_tokens {max_batch_tokens}: is less than one. Give a positive number.")
         dims = self._check_dims(dims)
         compute = self._compute_context(precision)
         ids, truncated = self.tokens(texts)
@@ -373,12 +384,22 @@ class Encoder:
     def _report_truncated(self, truncated: list[bool], on_truncate: OnTruncate) -> None:
         num = sum(truncated)
         if num and on_truncate == "error":
-            raise InputError(
-                f"text {truncated.index(True)}: is longer than {self.tokens.max_tokens} tokens ({num} such texts). "
-                "Shorten it, raise max_tokens, or set on_truncate to count."
+            raise TextError(
+                truncated.index(True),
+                f"is longer than {self.tokens.max_tokens} tokens ({num} such texts). "
+                "Shorten it, raise max_tokens, or set on_truncate to count.",
             )
         if num:
             logger.warning("%d of %d texts were cut to %d tokens", num, len(truncated), self.tokens.max_tokens)
+
+
+def _check_settings(settings: EncoderSettings) -> None:
+    for key, value in settings.items():
+        if key not in _SETTINGS:
+            raise SettingError(f"setting {key!r}: there is none of that name. Known: {', '.join(_SETTINGS)}.")
+        fits, wanted = _SETTINGS[key]
+        if not fits(value):
+            raise SettingError(f"{key} {value!r}: does not fit. Give {wanted}.")
 
 
 def _with_projection(dense: list[Dense], projection: int | None, width: int) -> list[Dense]:
@@ -413,7 +434,11 @@ def _check_texts(texts: Sequence[str]) -> None:
         raise InputError("one string was given where a list of texts is wanted. Write [text].")
     for i, text in enumerate(texts):
         if not isinstance(text, str):
-            raise InputError(f"text {i}: is of type {type(text).__name__}. Give strings.")
+            raise TextError(i, f"is of type {type(text).__name__}. Give strings.")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise TextError(i, f"is not Unicode ({error.reason}). Decode it as UTF-8.") from error
 
 
 def _unit(vectors: Vectors) -> Vectors:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from tercet.encoder.backbone import model_type_of, quiet_transformers, read_json, require_safetensors
@@ -68,11 +69,21 @@ def read_folder(folder: Path, *, convert_pickle: bool = False) -> Stored:
     Raises:
         ModelError: A file is missing or unreadable, or a module is none that Tercet knows; no code of it is run.
     """
+    try:
+        return _read_folder(folder, convert_pickle=convert_pickle)
+    except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise ModelError(
+            f"{folder}: a file of it is not as it should be ({error!r}). Fetch or save the model again."
+        ) from error
+
+
+def _read_folder(folder: Path, *, convert_pickle: bool) -> Stored:
     if not (folder / "modules.json").exists():
         if not (folder / "config.json").exists():
             raise ModelError(f"{folder}: is no model folder (no modules.json, no config.json). Name another.")
         return Stored(folder)
-    modules = [(_known_type(folder, entry), folder / entry["path"]) for entry in read_json(folder / "modules.json")]
+    entries = read_json(folder / "modules.json")
+    modules = [(_known_type(folder, entry), _inside(folder, entry["path"])) for entry in entries]
     kinds = [kind for kind, _ in modules]
     if not kinds or kinds[0] not in ("Transformer", "TextReadout"):
         raise ModelError(
@@ -195,11 +206,19 @@ def _known_type(folder: Path, entry: dict[str, Any]) -> str:
     )
 
 
+def _inside(folder: Path, path: str) -> Path:
+    if Path(path).is_absolute() or ".." in Path(path).parts:
+        raise ModelError(f"{folder}: names the file {path!r} outside of the folder. Take another model.")
+    return folder / path
+
+
 def _read_limits(stored: Stored) -> None:
     file = stored.transformer / "sentence_bert_config.json"
     if file.exists():
         limits = read_json(file)
         stored.max_tokens = limits.get("max_seq_length")
+        if not isinstance(stored.max_tokens, int | None):
+            raise TypeError(f"max_seq_length {stored.max_tokens!r}")
         stored.lowercase = bool(limits.get("do_lower_case", False))
 
 
@@ -216,10 +235,12 @@ def _read_own(folder: Path, stored: Stored) -> None:
     own = read_json(folder / OWN_FILE) if (folder / OWN_FILE).exists() else {}
     if "readout" in own:
         stored.readout, stored.prompt = own["readout"], own["prompt"]
+        if not isinstance(stored.readout, str) or not isinstance(stored.prompt, str | None):
+            raise TypeError(f"readout {stored.readout!r}, prompt {stored.prompt!r}")
     starts_with_tanh = bool(stored.dense) and stored.dense[0].activation == "tanh"
     if "training_mlp" in own:
         stored.readout, stored.mlp_when = "cls-mlp", "training"
-        stored.mlp = _read_dense(folder / own["training_mlp"], convert_pickle=False)
+        stored.mlp = _read_dense(_inside(folder, own["training_mlp"]), convert_pickle=False)
     elif stored.readout in ("cls", "cls-mlp", "enc-first") and starts_with_tanh:
         stored.readout, stored.mlp = "cls-mlp", stored.dense.pop(0)
 
@@ -266,7 +287,10 @@ def _read_dense(path: Path, *, convert_pickle: bool) -> Dense:
     activation = names.get(config.get("activation_function", _ACTIVATIONS["tanh"]))
     inputs = config.get("module_input_name", "sentence_embedding")
     if activation is None or config.get("use_residual") or inputs != "sentence_embedding":
-        raise ModelError(f"{path / 'config.json'}: a dense layer of a kind that Tercet does not have.")
+        raise ModelError(
+            f"{path / 'config.json'}: a dense layer of a kind that Tercet does not have. "
+            f"Known activations: {', '.join(_ACTIVATIONS.values())}."
+        )
     require_safetensors(path, "model", convert_pickle=convert_pickle)
     layer = Dense(config["in_features"], config["out_features"], bias=config.get("bias", True), activation=activation)
     weights = {key: value.float() for key, value in load_file(path / "model.safetensors").items()}

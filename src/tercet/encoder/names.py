@@ -25,16 +25,17 @@ EMBEDDED: dict[str, Callable[[], Path]] = {"minilm": _minilm}
 """Models that come with a Python package and need no network."""
 
 # What a model folder is made of; never code, never a pickle unless it is asked for.
-_HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
+_HUB_FILES = ["*.json", "*.model", "*.txt"]
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
-def find_folder(name: str, *, revision: str | None = None, pickles: bool = False) -> Path:
+def find_folder(name: str, *, revision: str | None = None, weights: bool = True, pickles: bool = False) -> Path:
     """Return the local folder of a model, fetching it from the hub where it is not here yet.
 
     Args:
         name: An embedded name, a folder, or a hub id.
         revision: The branch, tag or commit on the hub.
+        weights: Whether weights are fetched; a tokenizer has none.
         pickles: Whether pickled weights are fetched too.
 
     Raises:
@@ -42,23 +43,39 @@ def find_folder(name: str, *, revision: str | None = None, pickles: bool = False
     """
     if name in EMBEDDED:
         return EMBEDDED[name]()
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return folder
-    if folder.exists():
-        raise ModelError(f"{name}: is a file. Name the model's folder.")
+    try:
+        folder = Path(name).expanduser()
+        if folder.is_dir():
+            return folder
+        if folder.exists():
+            raise ModelError(f"{name}: is a file. Name the model's folder.")
+    except (OSError, RuntimeError) as error:
+        raise ModelError(f"{name}: is no name of a model ({error}). Give a folder or a hub id.") from error
     if not _HUB_ID.fullmatch(name):
         raise ModelError(f"{name}: no such folder. {_near(name)}")
-    return _fetch(name, revision=revision, pickles=pickles)
+    endings = (["*.safetensors"] if weights else []) + (["*.bin"] if pickles else [])
+    folder = _fetch(name, revision, patterns=[*_HUB_FILES, *endings])
+    if weights and not pickles and not any(folder.rglob("*.safetensors")) and _has_pickles(name, revision):
+        raise ModelError(
+            f"{name}: has only pickled weights, which can run code when they are read. "
+            "Take a safetensors release, or set convert_pickle=True to convert them once (weights only)."
+        )
+    return folder
 
 
-def _fetch(name: str, *, revision: str | None, pickles: bool) -> Path:
+def _fetch(name: str, revision: str | None, *, patterns: list[str]) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
-    patterns = [*_HUB_FILES, "*.bin"] if pickles else _HUB_FILES
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+    except HFValidationError as error:
+        raise ModelError(f"{name}: no such folder, and no hub id ({error}). {_near(name)}") from error
     except GatedRepoError as error:
         raise ModelError(
             f"{name}: the hub wants a login for it. Accept its terms there and run: hf auth login"
@@ -67,21 +84,22 @@ def _fetch(name: str, *, revision: str | None, pickles: bool) -> Path:
         raise ModelError(f"{name}: no model of that name, here or on the hub. {_near(name)}") from error
     except RevisionNotFoundError as error:
         raise ModelError(f"{name}: has no revision {revision!r}. Name a branch, tag or commit of it.") from error
-    except OSError as error:  # every other error of the hub's client is one
+    except Exception as error:  # the client's own errors, and those of its network library
         endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-        raise ModelError(f"{name}: not on this machine, and {endpoint} gave no answer. {_near(name)}") from error
-    if not any(folder.rglob("*.safetensors")) and not pickles and _has_pickles(name, revision):
+        reason = str(error).partition("\n")[0]
         raise ModelError(
-            f"{name}: has only pickled weights, which can run code when they are read. "
-            "Take a safetensors release, or set convert_pickle=True to convert them once (weights only)."
-        )
-    return folder
+            f"{name}: not on this machine, and {endpoint} did not give it ({reason}). {_near(name)}"
+        ) from error
 
 
 def _has_pickles(name: str, revision: str | None) -> bool:
     from huggingface_hub import HfApi
 
-    return any(file.endswith(".bin") for file in HfApi().list_repo_files(name, revision=revision))
+    try:
+        files = HfApi().model_info(name, revision=revision).siblings or []
+    except Exception:  # the model is in the cache and the hub cannot be asked
+        return False
+    return any(file.rfilename.endswith(".bin") for file in files)
 
 
 def _near(name: str) -> str:

@@ -97,7 +97,7 @@ def shape_config(shape: str, *, vocab_size: int | None = None) -> "PretrainedCon
     family, _, size = shape.rpartition("-")
     if family not in FAMILIES or size not in FAMILIES[family][1]:
         near = difflib.get_close_matches(shape, shape_names(), n=3) or shape_names()
-        raise SettingError(f"no shape is called {shape!r}. Take one of: {', '.join(near)}.")
+        raise SettingError(f"shape {shape!r}: there is none of that name. Take one of: {', '.join(near)}.")
     model_type, sizes, settings = FAMILIES[family]
     numbers = sizes[size]
     if model_type in ("bert", "roberta"):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tercet.encoder.backbone import refuse_code
 from tercet.errors import ModelError, SettingError
 from tercet.prompts import Prompt
 
@@ -53,6 +54,12 @@ class Tokens:
         """The id that fills up a batch."""
         return int(self.tokenizer.pad_token_id or 0)
 
+    def describe(self) -> list[Any]:
+        """Return everything that decides the ids of a text, prompt and length aside, as JSON."""
+        backend: Any = getattr(self.tokenizer, "backend_tokenizer", None)
+        pieces = backend.to_str() if backend is not None else sorted(self.tokenizer.get_vocab().items())
+        return [self.lowercase, self._before, self._after, self.pad_id, pieces]
+
     def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
         """Return the ids of each text, and for each text whether it was truncated."""
         if self.lowercase:
@@ -81,25 +88,19 @@ def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTraine
     if isinstance(source, PreTrainedTokenizerBase):
         tokenizer = source
     else:
-        _require_vocabulary(Path(source))
+        refuse_code(Path(source), "tokenizer_config.json")
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError, ImportError, KeyError) as error:
+        except Exception as error:  # the tokenizers library raises nothing narrower
             raise ModelError(f"{source}: no tokenizer can be read ({error}). Is the folder complete?") from error
+        files = tokenizer.vocab_files_names.values()
+        if files and not any((Path(source) / file).exists() for file in files):  # it would be made without words
+            raise ModelError(f"{source}: has no vocabulary ({', '.join(files)}). Is the folder complete?")
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         backend.no_padding()
         backend.no_truncation()
     return tokenizer
-
-
-def _require_vocabulary(folder: Path) -> None:
-    """Refuse a folder without a vocabulary: transformers would make an empty one without a word."""
-    names = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
-    config = folder / "tokenizer_config.json"
-    bytes_only = config.exists() and "ByT5Tokenizer" in config.read_text(encoding="utf-8")
-    if not bytes_only and not any((folder / name).exists() for name in names):
-        raise ModelError(f"{folder}: has no tokenizer ({', '.join(names)}). Is the folder complete?")
 
 
 def _special_ids(tokenizer: "PreTrainedTokenizerBase") -> tuple[list[int], list[int]]:

@@ -52,6 +52,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line numbers and lines: UTF-8 without line ends, a byte order mark dropped, NUL bytes refused."""
     with path.open("rb") as stream:
         for number, raw in enumerate(stream, 1):
+            if number == 1 and raw == _BOM:
+                return
             line = raw.removeprefix(_BOM) if number == 1 else raw
             if b"\0" in line:
                 raise RowError(f"{path}:{number}: has a NUL byte. Is this a text file? Remove the byte.")
@@ -72,7 +74,7 @@ def _read_jsonl(path: Path) -> Iterator[Record]:
     for number, line in _lines(path):
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RowError(f"{path}:{number}: is not JSON ({error}). Fix or remove the line.") from error
         if not isinstance(record, dict):
             raise RowError(f"{path}:{number}: is {type(record).__name__}, not an object. Write {{...}} on each line.")
@@ -86,6 +88,9 @@ def _read_table(path: Path, **dialect: Any) -> Iterator[Record]:
         header = next(rows, None)
         if header is None:
             return
+        for name in header:
+            if header.count(name) > 1:
+                raise RowError(f"{path}:1: has two columns {name!r}. Rename one.")
         for row in rows:
             if len(row) != len(header):
                 raise RowError(
@@ -115,7 +120,7 @@ def _read_parquet(path: Path) -> Iterator[Record]:
                 for record in batch.to_pylist():
                     number += 1
                     yield number, record
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{path}: is not a Parquet file that can be read ({error}). Write it again.") from error
 
 

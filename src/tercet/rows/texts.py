@@ -1,8 +1,10 @@
 """A file of texts, checked as a whole before anything is done with it."""
 
+import contextlib
 import hashlib
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,24 +44,57 @@ class TextFile:
         for number, record in read_records(path, file_format):
             if num_texts == 0:
                 column = _choose_column(path, number, record, column)
-            text = _text_of(path, number, record, column or LINE_COLUMN)
-            digest.update(f"{len(text)}\0{text}".encode())
+            digest.update(_hashed(_text_of(path, number, record, column or LINE_COLUMN)))
             num_texts += 1
         if num_texts == 0:
             raise InputError(f"{path}: is empty. Give a file with at least one text.")
         return cls(path, file_format, column or LINE_COLUMN, num_texts, digest.hexdigest())
 
     def __iter__(self) -> Iterator[str]:
+        digest = hashlib.sha256()
         for number, record in read_records(self.path, self.file_format):
-            yield _text_of(self.path, number, record, self.column)
+            text = _text_of(self.path, number, record, self.column)
+            digest.update(_hashed(text))
+            yield text
+        if digest.hexdigest() != self.sha256:
+            raise InputError(f"{self.path}: changed while it was read. Start again when it is complete.")
 
 
-def spool_stdin(folder: Path, stdin: IO[bytes] | None = None) -> Path:
-    """Copy standard input into a file, so that it can be checked before it is used."""
-    path = folder / "standard-input"
-    with path.open("wb") as target:
-        shutil.copyfileobj(stdin or sys.stdin.buffer, target)
-    return path
+@contextlib.contextmanager
+def readable_twice(source: str, stdin: IO[bytes] | None = None) -> Iterator[Path]:
+    """Yield a file that can be checked before it is used: the source itself, or a copy of what can be read only once.
+
+    Args:
+        source: A file, a pipe, or `-` for standard input.
+        stdin: What standard input is.
+
+    Raises:
+        InputError: The source cannot be read or copied.
+    """
+    path = Path(source)
+    if source != "-" and not _is_pipe(path):
+        yield path
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tercet-"))
+            copy = Path(folder) / ("standard-input" if source == "-" else path.name)
+            stream = (stdin or sys.stdin.buffer) if source == "-" else stack.enter_context(path.open("rb"))
+            with copy.open("wb") as target:
+                shutil.copyfileobj(stream, target)
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(
+                f"{source}: cannot be copied ({reason}). Check the disk, or write it into a file."
+            ) from error
+        yield copy
+
+
+def _is_pipe(path: Path) -> bool:
+    try:
+        return path.exists() and not path.is_file() and not path.is_dir()
+    except OSError:  # opening it will say why
+        return False
 
 
 def _choose_column(path: Path, number: int, record: dict[str, Any], column: str | None) -> str:
@@ -78,5 +113,14 @@ def _text_of(path: Path, number: int, record: dict[str, Any], column: str) -> st
         raise RowError(f"{path}:{number}: has no column {column!r}. Add it or remove the row.")
     text = record[column]
     if not isinstance(text, str):
-        raise RowError(f"{path}:{number}: {column!r} is {type(text).__name__}, not text. Write a string.")
+        kind = "null" if text is None else type(text).__name__
+        raise RowError(f"{path}:{number}: {column!r} is {kind}, not text. Write a string.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RowError(f"{path}:{number}: {column!r} has half a surrogate pair. Write whole characters.") from error
     return text
+
+
+def _hashed(text: str) -> bytes:
+    return f"{len(text)}\0{text}".encode()
