@@ -9,7 +9,7 @@ import pytest
 
 from tercet import InputError, RowError, SettingError
 from tercet.rows.formats import read_records
-from tercet.rows.texts import TextFile, spool_stdin
+from tercet.rows.texts import TextFile, readable_twice
 
 TEXTS = ["one", "", 'with "quotes", commas', "tab\there", "Ünïcödé 日本語", "  spaces  "]
 
@@ -84,7 +84,7 @@ def test_the_format_can_be_named_where_the_ending_does_not_tell(tmp_path):
         ("a.jsonl", '{"text": "x"}\n\n', r"a\.jsonl:2: is not JSON"),
         ("a.jsonl", '["x"]\n', r"a\.jsonl:1: is list"),
         ("a.jsonl", '{"text": "x"}\n{"body": "y"}\n', r"a\.jsonl:2: has no column 'text'"),
-        ("a.jsonl", '{"text": "x"}\n{"text": null}\n', r"a\.jsonl:2: 'text' is NoneType"),
+        ("a.jsonl", '{"text": "x"}\n{"text": null}\n', r"a\.jsonl:2: 'text' is null"),
         ("a.csv", "a,b\n1,2\n", r"a\.csv:2: has no column 'text'. It has: a, b"),
         ("a.csv", "text,b\n1,2\n3\n", r"a\.csv:3: has 1 columns where the header has 2"),
         ("a.csv", 'text,b\n"open,2\n', r"a\.csv:2: unexpected end of data"),
@@ -112,6 +112,6 @@ def test_a_missing_file_or_a_folder_is_an_input_error(tmp_path):
         list(read_records(tmp_path))
 
 
-def test_standard_input_is_copied_so_that_it_can_be_checked_first(tmp_path):
-    path = spool_stdin(tmp_path, io.BytesIO(b"a\nb\n"))
-    assert list(TextFile.open(path)) == ["a", "b"]
+def test_standard_input_is_copied_so_that_it_can_be_checked_first():
+    with readable_twice("-", io.BytesIO(b"a\nb\n")) as path:
+        assert list(TextFile.open(path)) == list(TextFile.open(path)) == ["a", "b"]
