@@ -12,17 +12,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from tercet.encoder import Encoder, Vectors
-from tercet.errors import InputError, OutputError, SettingError
+from tercet.errors import InputError, NonFiniteError, OutputError, RowError, SettingError
 from tercet.files import atomic_write, sha256_of_json, write_json
 from tercet.progress import progress_bar
-from tercet.tasks import domain, geometry, glue, sts, transfer, translation
+from tercet.tasks import domain, geometry, glue, speed, sts, transfer, translation
 from tercet.tasks.data import DataFolder, MissingDataError
 from tercet.tasks.own import own_task
-from tercet.tasks.speed import measure_speed
 from tercet.tasks.task import Options, Result, Task
 
-TASKS = {task.name: task for family in (sts, transfer, glue, domain, translation, geometry) for task in family.TASKS}
-SPEED = "speed"
+_FAMILIES = (sts, transfer, glue, domain, translation, geometry, speed)
+TASKS = {task.name: task for family in _FAMILIES for task in family.TASKS}
 
 GROUPS = {
     "sts": ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICK-R"),
@@ -93,10 +92,13 @@ def evaluate(
         store.label = task.name
         folder.read.clear()
         try:
-            result = store.speed() if task.name == SPEED else task.run(folder, store, options)
-            results["tasks"][task.name] = result | {"data": dict(folder.read)}
+            results["tasks"][task.name] = task.run(folder, store, options) | {"data": dict(folder.read)}
         except MissingDataError as error:
             results["missing"][task.name] = str(error)
+        except RowError:  # says file:line
+            raise
+        except (InputError, NonFiniteError) as error:
+            raise type(error)(f"{task.name}: {error}") from error
     results["averages"] = averages(results["tasks"], [task.name for task in chosen])
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
@@ -115,14 +117,12 @@ def choose_tasks(names: str | Sequence[str]) -> list[Task]:
         kind, colon, path = name.partition(":")
         if colon:
             chosen[name] = own_task(kind, path)
-        elif name == SPEED:
-            chosen[name] = Task(SPEED, lambda _data, _embed, _options: {})
         elif name in GROUPS:
             chosen |= {task: TASKS[task] for task in GROUPS[name]}
         elif name in TASKS:
             chosen[name] = TASKS[name]
         else:
-            known = [*GROUPS, *TASKS, SPEED]
+            known = [*GROUPS, *TASKS]
             near = difflib.get_close_matches(name, known, n=3) or known
             raise SettingError(f"task {name!r}: there is none of that name. Take one of: {', '.join(near)}.")
     return list(chosen.values())
@@ -159,9 +159,15 @@ class VectorStore:
         self.precision = precision
         self.progress = progress
         self.label = ""
+        self.precisions: tuple[str, ...] = (precision,)
+        self.num_parameters: int | None = None
         self._vectors: dict[str, Vectors] = {}
-        self._cache = cache if isinstance(encoder, Encoder) else None
-        self._key = encoder.fingerprint() if self._cache and isinstance(encoder, Encoder) else ""
+        self._cache: Path | None = None
+        if isinstance(encoder, Encoder):
+            self.precisions = ("exact", "fast")
+            self.num_parameters = sum(parameter.numel() for parameter in encoder.tower.parameters())
+            self._cache = cache
+            self._key = encoder.fingerprint() if cache else ""
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, in their order."""
@@ -201,27 +207,19 @@ class VectorStore:
                 return self.encoder.embed(texts, precision=self.precision, progress=advance)
         vectors = np.asarray(self.encoder.encode(texts), np.float32)
         if vectors.ndim != 2 or len(vectors) != len(texts):
-            raise InputError(
-                f"{self.label}: encode gave shape {vectors.shape} for {len(texts)} texts. It must give one row a text."
-            )
+            raise InputError(f"encode gave shape {vectors.shape} for {len(texts)} texts. It must give one row a text.")
         if not np.isfinite(vectors).all():
             row = int(np.argmin(np.isfinite(vectors).all(axis=1)))
-            raise InputError(f"{self.label}: the vector of {texts[row]!r} is not finite. Check the encoder.")
+            raise InputError(f"the vector of {texts[row]!r} is not finite. Check the encoder.")
         return vectors
 
-    def speed(self) -> Result:
-        """Measure how fast the encoder is, with nothing kept."""
-        encoder = self.encoder
-        if not isinstance(encoder, Encoder):
-            return measure_speed(lambda texts, _precision, _batch: encoder.encode(list(texts)))
-        longest = encoder.tokens.max_tokens
-
-        def encode(texts: Sequence[str], precision: str, batch: int) -> Vectors:
-            num_tokens = min(longest, max(map(len, encoder.tokens(texts)[0])))
-            return encoder.embed(texts, precision=precision, max_batch_tokens=batch * num_tokens)
-
-        num_parameters = sum(parameter.numel() for parameter in encoder.tower.parameters())
-        return measure_speed(encode, precisions=("exact", "fast")) | {"num_parameters": num_parameters}
+    def compute(self, texts: Sequence[str], *, precision: str, batch: int) -> None:
+        """Embed texts, about so many at once, and keep nothing."""
+        if isinstance(self.encoder, Encoder):
+            longest = max(map(len, self.encoder.tokens(texts)[0]))
+            self.encoder.embed(texts, precision=precision, max_batch_tokens=batch * longest)
+        else:
+            self.encoder.encode(list(texts))
 
 
 def default_cache() -> Path:
@@ -236,7 +234,7 @@ def _data_root(data: str | Path | None, tasks: list[Task]) -> Path:
         return Path(data)
     if "TERCET_DATA" in os.environ:
         return Path(os.environ["TERCET_DATA"]) / "eval"
-    if all(":" in task.name or task.name == SPEED for task in tasks):
+    if all(":" in task.name or task.name == "speed" for task in tasks):
         return Path()
     raise SettingError("no data folder was given. Name one with --data, or set TERCET_DATA.")
 

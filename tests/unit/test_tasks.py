@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import scipy.stats
 import sklearn.metrics
+import torch
 
-from tercet import InputError, RowError, SettingError
+from tercet import InputError, NonFiniteError, RowError, SettingError
 from tercet.evaluate import GROUPS, TASKS, choose_tasks, evaluate
 from tercet.tasks.geometry import alignment, anisotropy, uniformity
 from tercet.tasks.translation import retrieval_accuracy
@@ -427,6 +428,26 @@ def test_vectors_that_are_not_finite_name_the_task_and_the_text(tmp_path):
     write(tmp_path, "zh_stsb/sts-b-test.txt", "".join(f"{a}\t{b}\t{g}\n" for a, b, g in pair_rows(9)))
     with pytest.raises(InputError, match=r"ZH-STSB.*is not finite"):
         evaluate(Broken(), tasks="ZH-STSB", data=tmp_path)
+
+
+def test_a_label_in_test_that_is_not_in_train_names_the_task(tmp_path):
+    write(
+        tmp_path,
+        "senteval/TREC/train_5500.label",
+        "".join(f"HUM:x {sentence()}\nLOC:y {sentence()}\n" for _ in range(20)),
+    )
+    write(tmp_path, "senteval/TREC/TREC_10.label", "NUM:z How many ?\n")
+    with pytest.raises(InputError, match=r"TREC: .*5"):
+        run(tmp_path, "TREC")
+
+
+def test_a_model_that_gives_nan_names_the_task_and_the_layer(tmp_path, tiny):
+    encoder = tiny()
+    with torch.no_grad():
+        encoder.tower.backbone.encoder.block[1].layer[0].SelfAttention.q.weight[0, 0] = float("nan")
+    write(tmp_path, "zh_stsb/sts-b-test.txt", "".join(f"{a}\t{b}\t{g}\n" for a, b, g in pair_rows(9)))
+    with pytest.raises(NonFiniteError, match=r"ZH-STSB: .*block\.1\.layer\.0\.SelfAttention\.q"):
+        evaluate(encoder, tasks="ZH-STSB", data=tmp_path)
 
 
 def test_a_text_that_several_tasks_share_is_embedded_once(tmp_path):

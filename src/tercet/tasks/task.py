@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,24 @@ from tercet.tasks.data import DataFolder
 
 Vectors = NDArray[np.float32]
 
-Embed = Callable[[Sequence[str]], Vectors]
-"""Texts to vectors, in their order. Texts that were seen before cost nothing."""
-
 Result = dict[str, Any]
 """`metric`, `score` (x 100), `num`, `protocol`, and whatever else a task has to say."""
+
+
+class Embed(Protocol):
+    """Texts to vectors."""
+
+    precisions: tuple[str, ...]
+    """What `compute` can be asked for, the usual one first."""
+
+    num_parameters: int | None
+    """The model's size, where it is known."""
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of texts, in their order. Texts that were seen before cost nothing."""
+
+    def compute(self, texts: Sequence[str], *, precision: str, batch: int) -> None:
+        """Embed texts, about so many at once, and keep nothing: for measuring time."""
 
 
 @dataclass(frozen=True)
