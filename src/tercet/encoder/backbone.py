@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,7 +152,10 @@ def require_safetensors(folder: Path, name: str, *, convert_pickle: bool) -> Non
     Raises:
         ModelError: There are none, or only pickled ones, which could run code.
     """
-    if (folder / f"{name}.safetensors").exists() or (folder / f"{name}.safetensors.index.json").exists():
+    index = folder / f"{name}.safetensors.index.json"
+    if index.exists():
+        _check_index(index)
+    if index.exists() or (folder / f"{name}.safetensors").exists():
         return
     pickles = sorted(folder.glob("pytorch_model*.bin"))
     if not pickles:
@@ -163,6 +168,13 @@ def require_safetensors(folder: Path, name: str, *, convert_pickle: bool) -> Non
     _convert_pickles(pickles, folder / f"{name}.safetensors")
 
 
+def _check_index(index: Path) -> None:
+    content = read_json(index)
+    files = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(files, dict) or not all(re.fullmatch(r"[\w.-]+\.safetensors", str(f)) for f in files.values()):
+        raise ModelError(f"{index}: names files that are no safetensors of this folder. Take another release.")
+
+
 def _convert_pickles(pickles: list[Path], target: Path) -> None:
     from safetensors.torch import save
 
@@ -171,7 +183,8 @@ def _convert_pickles(pickles: list[Path], target: Path) -> None:
     tensors: dict[str, torch.Tensor] = {}
     for file in pickles:
         try:
-            loaded = torch.load(file, map_location="cpu", weights_only=True)
+            with warnings.catch_warnings(action="ignore"):
+                loaded = torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:  # a pickle can be broken in many ways
             raise ModelError(
                 f"{file}: holds more than weights, or is broken, and was not read. Take a safetensors release."
