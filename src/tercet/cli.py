@@ -136,6 +136,67 @@ def search(
     _print_hits(hits, as_json)
 
 
+@app.command(
+    epilog="Examples:\n\n"
+    "    tercet evaluate --tasks sts,transfer --data eval --out results\n\n"
+    "    tercet evaluate --model t5-base --set readout=enc-mean --tasks sts --data eval --out raw\n\n"
+    "    tercet evaluate --tasks scored:my-pairs.tsv,labelled:my-topics.csv"
+)
+def evaluate(
+    model: Model = DEFAULT_MODEL,
+    tasks: Annotated[
+        str,
+        typer.Option(
+            help="Groups (sts, transfer, sentglue, domain, zh), tasks (STS12, MR, geometry, retrieval, speed ...), or "
+            "files (scored:FILE, paraphrase:FILE, rerank:FILE, labelled:FILE), separated by commas."
+        ),
+    ] = "sts",
+    data: Annotated[Path | None, typer.Option(help="The evaluation data; $TERCET_DATA/eval where not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A folder for results.json.")] = None,
+    settings: Settings = None,
+    precision: Precision = "exact",
+    classifier: Annotated[str, typer.Option(help="batched, or sklearn as a cross-check.")] = "batched",
+    seed: Annotated[int, typer.Option(help="What folds and batches are drawn with.")] = 1111,
+    cache: Annotated[bool, typer.Option(help="Keep vectors for the next evaluation.")] = True,
+    tokenizer: Tokenizer = None,
+    revision: Revision = None,
+    convert_pickle: ConvertPickle = False,
+) -> None:
+    """Score an encoder on the papers' tasks, or on files of your own."""
+    from tercet.evaluate import choose_tasks, default_cache
+    from tercet.evaluate import evaluate as run_tasks
+
+    choose_tasks(tasks)
+    results = run_tasks(
+        _load(model, settings, tokenizer, revision, convert_pickle),
+        tasks=tasks,
+        data=data,
+        out=out,
+        name=model,
+        classifier=classifier,
+        seed=seed,
+        precision=precision,
+        cache=default_cache() if cache else None,
+        progress=True,
+    )
+    _print_results(results)
+
+
+def _print_results(results: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("task", "metric", "score", "num", "note", box=None, header_style="bold", title=results["model"])
+    for name, result in results["tasks"].items():
+        table.add_row(name, result["metric"], f"{result['score']:.2f}", f"{result['num']:,}", result.get("note", ""))
+    for name, reason in results["missing"].items():
+        table.add_row(name, "", "missing", "", reason, style="dim")
+    for group, average in results["averages"].items():
+        note = "" if average["complete"] else f"over {average['num_tasks']} of {average['of']} tasks only"
+        table.add_row(f"average {group}", "", f"{average['score']:.2f}", "", note, style="bold")
+    Console().print(table)
+
+
 def _print_hits(hits: list[Any], as_json: bool) -> None:
     import json
     from dataclasses import asdict
@@ -173,7 +234,7 @@ def _load(
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
-    """Read KEY=VALUE pairs, the values as YAML: `null`, `true` and numbers are what they look like.
+    """Read KEY=VALUE pairs: `null`, `true` and numbers are what they look like, all else is text.
 
     Raises:
         SettingError: A pair has no `=`.

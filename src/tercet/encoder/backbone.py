@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from tercet.encoder.shapes import shape_config
 from tercet.encoder.tower import BERT_FAMILY, T5_FAMILY, Dense
@@ -115,7 +116,7 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
                 output_loading_info=True,
                 **_without_pooler(model_type),
             )
-        except Exception as error:  # a broken file can raise anything
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, SafetensorError) as error:
             raise ModelError(f"{folder}: the weights cannot be read ({error}). Fetch the model again.") from error
     missing = sorted(report["missing_keys"])
     if missing:
@@ -131,8 +132,6 @@ def load_pooler(folder: Path) -> Dense | None:
 
     SimCSE's published checkpoints keep their MLP there.
     """
-    from safetensors import safe_open
-
     file = folder / "model.safetensors"
     if model_type_of(folder) not in BERT_FAMILY or not file.exists():
         return None

@@ -12,17 +12,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tercet.encoder.backbone import fresh_backbone, load_backbone, load_pooler
+from tercet.encoder.backbone import fresh_backbone, load_backbone, load_pooler, model_type_of
 from tercet.encoder.batches import batches_by_length, pad
 from tercet.encoder.folder import Stored, read_folder, write_folder
 from tercet.encoder.names import FRESH, find_folder
 from tercet.encoder.shapes import shape_config
 from tercet.encoder.tokens import Tokens, load_tokenizer
-from tercet.encoder.tower import READOUTS, T5_FAMILY, Dense, Tower, When, check_readout, first_bad_layer
+from tercet.encoder.tower import READOUTS, T5_FAMILY, Dense, Tower, When, check_readout, first_bad_layer, unit_length
 from tercet.errors import InputError, NonFiniteError, SettingError, TextError
 from tercet.files import sha256_of_json
 from tercet.progress import Advance, progress_bar
-from tercet.prompts import Prompt
+from tercet.prompts import SLOT, Prompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -35,6 +35,9 @@ OnTruncate = Literal["count", "error"]
 _PRECISIONS = {"exact": None, "fast": torch.bfloat16, "fp16": torch.float16}
 _MAX_TOKENS = 512
 """The most that is read of a text where neither the model nor its tokenizer says."""
+
+_UNLIMITED = 1_000_000
+"""A tokenizer that names this or more names no limit."""
 
 
 class EncoderSettings(TypedDict, total=False):
@@ -190,12 +193,14 @@ class Encoder:
         seed: int,
     ) -> "Encoder":
         stored = read_folder(folder, convert_pickle=convert_pickle)
-        readout = settings.get("readout", stored.readout)
-        if readout is None:
-            raise SettingError(f"{folder}: does not say how vectors are read out. Set readout to one of: {_names()}.")
-        decoder = check_readout(readout, "t5") in READOUTS and READOUTS[readout].pooling == "decoder"
+        name = settings.get("readout", stored.readout)
+        if name is None:
+            names = ", ".join(READOUTS)
+            raise SettingError(f"{folder}: does not say how vectors are read out. Set readout to one of: {names}.")
+        readout = READOUTS[check_readout(name, model_type_of(stored.transformer))]
+        decoder = readout.pooling == "decoder"
         backbone, dtype = load_backbone(stored.transformer, decoder=decoder, convert_pickle=convert_pickle)
-        if READOUTS[readout].has_mlp and stored.mlp is None:
+        if readout.has_mlp and stored.mlp is None:
             stored.mlp = load_pooler(stored.transformer)
         encoder = cls._build(backbone, tokenizer or load_tokenizer(stored.transformer), stored, settings, seed)
         encoder.dtype = dtype
@@ -221,6 +226,8 @@ class Encoder:
             if "projection" in settings:
                 dense = _with_projection(dense, settings["projection"], width)
         prompt = settings.get("prompt", stored.prompt)
+        if prompt in stored.prompts:
+            prompt = stored.prompts[prompt] + SLOT
         tower = Tower(
             backbone,
             readout=readout,
@@ -232,7 +239,7 @@ class Encoder:
         tokens = Tokens(
             tokenizer,
             prompt=None if prompt is None else Prompt.parse(prompt),
-            max_tokens=settings.get("max_tokens") or stored.max_tokens or _longest(tokenizer, backbone),
+            max_tokens=_max_tokens(settings.get("max_tokens"), stored.max_tokens, tokenizer, backbone),
             lowercase=stored.lowercase,
         )
         return cls(tower, tokens)
@@ -309,7 +316,7 @@ class Encoder:
         ids, truncated = self.tokens(texts)
         stats = EmbedStats(len(texts), sum(map(len, ids)), sum(truncated))
         self._report_truncated(truncated, on_truncate)
-        unit_length = self.tower.normalize if normalize is None else normalize
+        scale = self.tower.normalize if normalize is None else normalize
         vectors = np.empty((len(texts), dims), np.float32)
         self.tower.eval()
         with progress_bar("embedding", total=len(texts), unit="texts", enabled=progress is True) as own_bar:
@@ -318,16 +325,14 @@ class Encoder:
                 input_ids, mask = pad([ids[i] for i in batch], pad_id=self.tokens.pad_id)
                 input_ids, mask = input_ids.to(self.device), mask.to(self.device)
                 with torch.inference_mode(), compute:
-                    output = self.tower(input_ids, mask)
+                    output = self.tower.raw(input_ids, mask)
                     if not bool(output.isfinite().all()):
                         layer = first_bad_layer(self.tower, input_ids, mask)
                         raise NonFiniteError(
                             f"a vector is not finite: it went wrong in {layer}. {_finite_fix(precision)}"
                         )
                 output = output[:, :dims]
-                if unit_length:
-                    output = torch.nn.functional.normalize(output, dim=-1, eps=1e-6)
-                vectors[batch] = output.cpu().numpy()
+                vectors[batch] = (unit_length(output) if scale else output).cpu().numpy()
                 advance(len(batch), note=f"{stats.num_truncated:,} truncated" if stats.num_truncated else None)
         return vectors, stats
 
@@ -335,15 +340,19 @@ class Encoder:
         self,
         sentences: str | Sequence[str],
         *,
-        show_progress_bar: bool = False,
-        normalize_embeddings: bool | None = None,
+        show_progress_bar: bool | None = None,
+        normalize_embeddings: bool = False,
+        convert_to_tensor: bool = False,
         **_ignored: Any,
-    ) -> Vectors:
-        """Do as `embed`, under the name and with the arguments that other tools call; one text gives one vector."""
-        single = isinstance(sentences, str)
+    ) -> Any:
+        """Do as `embed`, under the name and with the arguments that other tools call.
+
+        One text gives one vector. As there, `normalize_embeddings` can ask for length 1, not forbid it.
+        """
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
         vectors = self.embed(texts, normalize=normalize_embeddings or None, progress=bool(show_progress_bar))
-        return vectors[0] if single else vectors
+        result = torch.from_numpy(vectors) if convert_to_tensor else vectors
+        return result[0] if isinstance(sentences, str) else result
 
     def similarity(self, a: Sequence[str] | Vectors, b: Sequence[str] | Vectors) -> Vectors:
         """Return the cosine of each of `a` with each of `b`: [len(a), len(b)]. Both are texts or vectors."""
@@ -406,12 +415,18 @@ def _with_projection(dense: list[Dense], projection: int | None, width: int) -> 
     return [*dense, Dense(in_width, projection, bias=False, activation="identity")]
 
 
-def _longest(tokenizer: "PreTrainedTokenizerBase", backbone: "PreTrainedModel") -> int:
+def _max_tokens(
+    wanted: int | None, stored: int | None, tokenizer: "PreTrainedTokenizerBase", backbone: "PreTrainedModel"
+) -> int:
     config = backbone.config
-    positions = getattr(config, "max_position_embeddings", None) or _MAX_TOKENS
-    if config.model_type in ("roberta", "xlm-roberta"):
+    positions = getattr(config, "max_position_embeddings", None)  # T5 has none: its positions are relative
+    if positions and config.model_type in ("roberta", "xlm-roberta"):
         positions -= config.pad_token_id + 1  # its position ids start behind the padding id
-    return int(min(tokenizer.model_max_length or _MAX_TOKENS, positions, _MAX_TOKENS))
+    if wanted and positions and wanted > positions:
+        raise SettingError(f"max_tokens {wanted}: this model has {positions} positions. Take {positions} or fewer.")
+    named = tokenizer.model_max_length or 0
+    default = named if 0 < named < _UNLIMITED else _MAX_TOKENS
+    return min(wanted or stored or default, positions or _UNLIMITED)
 
 
 def _check_texts(texts: Sequence[str]) -> None:
@@ -441,7 +456,3 @@ def _finite_fix(precision: str) -> str:
     if precision in ("exact", "auto"):
         return "The model's weights or numbers are broken: check how it was trained or converted."
     return "Try precision 'exact'."
-
-
-def _names() -> str:
-    return ", ".join(READOUTS)

@@ -56,6 +56,9 @@ class Stored:
     dense: list[Dense] = field(default_factory=list)
     normalize: bool = True
     prompt: str | None = None
+    prompts: dict[str, str] = field(default_factory=dict)
+    """Prefixes that the folder has names for."""
+
     max_tokens: int | None = None
     lowercase: bool = False
 
@@ -222,9 +225,10 @@ def _read_limits(stored: Stored) -> None:
 def _read_prompt(folder: Path, stored: Stored) -> None:
     file = folder / "config_sentence_transformers.json"
     config = read_json(file) if file.exists() else {}
-    name = config.get("default_prompt_name")
-    if name is not None:
-        stored.prompt = config.get("prompts", {}).get(name, "") + SLOT
+    stored.prompts = config.get("prompts") or {}
+    name = str(config.get("default_prompt_name"))
+    if stored.prompts.get(name):
+        stored.prompt = stored.prompts[name] + SLOT
 
 
 def _read_own(folder: Path, stored: Stored) -> None:

@@ -91,7 +91,7 @@ def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTraine
         refuse_code(Path(source), "tokenizer_config.json")
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
-        except Exception as error:  # a broken file can raise anything
+        except Exception as error:  # the tokenizers library raises nothing narrower
             raise ModelError(f"{source}: no tokenizer can be read ({error}). Is the folder complete?") from error
         files = tokenizer.vocab_files_names.values()
         if files and not any((Path(source) / file).exists() for file in files):  # it would be made without words

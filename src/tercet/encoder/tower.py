@@ -125,11 +125,15 @@ class Tower(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the vectors [n, width] of padded token ids [n, num_tokens]."""
+        x = self.raw(input_ids, attention_mask)
+        return unit_length(x) if self.normalize else x
+
+    def raw(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the vectors before normalisation, in fp32."""
         x = self.read(input_ids, attention_mask)
         for layer in self.dense:
             x = layer(x)
-        x = x.float()
-        return F.normalize(x, dim=-1, eps=1e-6) if self.normalize else x
+        return x.float()
 
     def read(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the readout of the transformer, before the dense layers."""
@@ -157,6 +161,11 @@ class Tower(nn.Module):
         return hasattr(self.backbone, "decoder") and self.backbone.config.model_type in T5_FAMILY
 
 
+def unit_length(vectors: Tensor) -> Tensor:
+    """Scale vectors to length 1."""
+    return F.normalize(vectors, dim=-1, eps=1e-6)
+
+
 def first_bad_layer(tower: Tower, input_ids: Tensor, attention_mask: Tensor) -> str:
     """Run the tower once more and return the name of the first layer whose output is not finite."""
     names: list[str] = []
@@ -170,7 +179,7 @@ def first_bad_layer(tower: Tower, input_ids: Tensor, attention_mask: Tensor) -> 
 
     hooks = [module.register_forward_hook(watch(name)) for name, module in tower.named_modules() if name]
     try:
-        tower(input_ids, attention_mask)
+        tower.raw(input_ids, attention_mask)
     finally:
         for handle in hooks:
             handle.remove()

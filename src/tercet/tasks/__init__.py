@@ -1,0 +1,1 @@
+"""Evaluation tasks: what an encoder is measured by."""

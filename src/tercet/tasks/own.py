@@ -1,0 +1,121 @@
+"""Anybody's own task: a file, not code.
+
+| kind | columns | metric |
+|---|---|---|
+| scored | sentence1, sentence2, score | Spearman of the cosine |
+| paraphrase | sentence1, sentence2, label (0 or 1) | average precision of the cosine |
+| rerank | query, candidate, label (0 or 1) | MAP over queries |
+| labelled | text, label | accuracy of logistic regression, nested 10-fold |
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tercet.errors import InputError, RowError, SettingError
+from tercet.rows.formats import format_of, read_records
+from tercet.tasks.classifier import score_nested
+from tercet.tasks.data import DataFolder
+from tercet.tasks.logistic import ClassifierSettings
+from tercet.tasks.metrics import average_precision, cosine
+from tercet.tasks.pairs import Pairs, score_paraphrase, score_spearman
+from tercet.tasks.task import Embed, Options, Result, Task
+
+_COLUMNS = {
+    "scored": ("sentence1", "sentence2", "score"),
+    "paraphrase": ("sentence1", "sentence2", "label"),
+    "rerank": ("query", "candidate", "label"),
+    "labelled": ("text", "label"),
+}
+
+
+def own_task(kind: str, path: str) -> Task:
+    """Return the task of a file.
+
+    Raises:
+        SettingError: There is no such kind of file.
+    """
+    if kind not in _COLUMNS:
+        raise SettingError(f"task {kind}:{path}: no such kind of file. Known: {', '.join(_COLUMNS)}.")
+
+    def run(data: DataFolder, embed: Embed, options: Options) -> Result:
+        name = str(Path(path).absolute())
+        rows = _read(data.path(name), kind)
+        return _SCORERS[kind](rows, embed, options)
+
+    return Task(f"{kind}:{path}", run)
+
+
+def _read(path: Path, kind: str) -> list[tuple[Any, ...]]:
+    wanted = _COLUMNS[kind]
+    if format_of(path) == "lines":
+        raise InputError(f"{path}: a task is a TSV, CSV, JSONL or Parquet file with columns {', '.join(wanted)}.")
+    rows = []
+    for line, record in read_records(path):
+        missing = [column for column in wanted if record.get(column) is None]
+        if missing:
+            raise RowError(f"{path}:{line}: has no {missing[0]!r}. A {kind} file has: {', '.join(wanted)}.")
+        rows.append((f"{path}:{line}", *(record[column] for column in wanted)))
+    if not rows:
+        raise InputError(f"{path}: is empty. A {kind} file has: {', '.join(wanted)}.")
+    return rows
+
+
+def _pairs(rows: list[tuple[Any, ...]], *, binary: bool) -> Pairs:
+    return Pairs.of((str(a), str(b), _gold(gold, where, binary=binary)) for where, a, b, gold in rows)
+
+
+def _gold(value: Any, where: str, *, binary: bool) -> float:
+    try:
+        gold = float(value)
+    except ValueError as error:
+        raise RowError(f"{where}: {value!r} is no number. Fix the row.") from error
+    if not np.isfinite(gold) or (binary and gold not in (0.0, 1.0)):
+        raise RowError(f"{where}: {value!r} is not {'0 or 1' if binary else 'a finite number'}. Fix the row.")
+    return gold
+
+
+def _scored(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
+    return score_spearman({"file": _pairs(rows, binary=False)}, embed)
+
+
+def _paraphrase(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
+    return score_paraphrase(_pairs(rows, binary=True), embed)
+
+
+def _rerank(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
+    pairs = _pairs(rows, binary=True)
+    vectors = embed(pairs.texts)
+    scores = cosine(vectors[: len(rows)], vectors[len(rows) :])
+    queries: dict[str, list[int]] = {}
+    for i, query in enumerate(pairs.first):
+        queries.setdefault(query, []).append(i)
+    answered = [rows_of for rows_of in queries.values() if pairs.gold[rows_of].any()]
+    if not answered:
+        raise InputError("rerank: no query has a candidate with label 1. Check the label column.")
+    return {
+        "metric": "MAP",
+        "score": 100 * float(np.mean([average_precision(pairs.gold[i], scores[i]) for i in answered])),
+        "num": len(answered),
+        "protocol": "candidates re-ranked by cosine, queries without a relevant candidate left out",
+    }
+
+
+def _labelled(rows: list[tuple[Any, ...]], embed: Embed, options: Options) -> Result:
+    names = sorted({str(label) for _, _, label in rows})
+    labels = np.array([names.index(str(label)) for _, _, label in rows])
+    vectors = embed([str(text) for _, text, _ in rows])
+    outcome = score_nested(
+        vectors, labels, classifier=options.classifier, settings=ClassifierSettings(seed=options.seed)
+    )
+    return {
+        "metric": "accuracy",
+        "score": 100 * outcome.accuracy,
+        "num": len(labels),
+        "protocol": f"logistic regression ({options.classifier}), nested 10-fold",
+        "labels": names,
+    }
+
+
+_SCORERS = {"scored": _scored, "paraphrase": _paraphrase, "rerank": _rerank, "labelled": _labelled}

@@ -1,0 +1,50 @@
+"""What a task is: a name and a function that scores an embedding function on the data folder."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.tasks.data import DataFolder
+
+Vectors = NDArray[np.float32]
+
+Result = dict[str, Any]
+"""`metric`, `score` (x 100), `num`, `protocol`, and whatever else a task has to say."""
+
+
+class Embed(Protocol):
+    """Texts to vectors."""
+
+    precisions: tuple[str, ...]
+    """What `compute` can be asked for, the usual one first."""
+
+    num_parameters: int | None
+    """The model's size, where it is known."""
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of texts, in their order. Texts that were seen before cost nothing."""
+
+    def compute(self, texts: Sequence[str], *, precision: str, batch: int) -> None:
+        """Embed texts, about so many at once, and keep nothing: for measuring time."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings that can change a score."""
+
+    classifier: str = "batched"
+    """`batched` (all folds as one problem, as SentEval trains) or `sklearn` (LogisticRegression)."""
+
+    seed: int = 1111
+    """What folds and batches are drawn with."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task by its name."""
+
+    name: str
+    run: Callable[[DataFolder, Embed, Options], Result]

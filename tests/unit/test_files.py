@@ -1,0 +1,78 @@
+"""Files are whole or not there."""
+
+import errno
+
+import pytest
+
+from tercet import OutputError
+from tercet.files import (
+    atomic_folder,
+    atomic_write,
+    check_writable,
+    sha256_of_file,
+    sha256_of_folder,
+    sha256_of_json,
+    write_json,
+)
+
+
+def test_a_file_appears_only_when_its_block_ends_well(tmp_path):
+    target = tmp_path / "a.txt"
+    with atomic_write(target, "w") as stream:
+        stream.write("whole")
+        assert not target.exists()
+    assert target.read_text() == "whole"
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    with pytest.raises(ZeroDivisionError), atomic_write(target, "w") as stream:
+        stream.write("half")
+        raise ZeroDivisionError
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_full_disk_is_an_output_error_that_names_the_file(tmp_path):
+    with pytest.raises(OutputError, match=r"a\.txt: No space left"), atomic_write(tmp_path / "a.txt"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_replaced_whole(tmp_path):
+    target = tmp_path / "m"
+    for name in ("first", "second"):
+        with atomic_folder(target) as folder:
+            (folder / name).write_text(name)
+    assert [path.name for path in target.iterdir()] == ["second"]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_failed_folder_leaves_the_old_one(tmp_path):
+    target = tmp_path / "m"
+    with atomic_folder(target) as folder:
+        (folder / "old").touch()
+    with pytest.raises(ZeroDivisionError), atomic_folder(target) as folder:
+        (folder / "new").touch()
+        raise ZeroDivisionError
+    assert [path.name for path in target.iterdir()] == ["old"]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_target_that_cannot_be_written_is_found_out_before_any_work(tmp_path):
+    with pytest.raises(OutputError, match="missing"):
+        check_writable(tmp_path / "missing" / "a.npy")
+    with pytest.raises(OutputError, match="is a folder"):
+        check_writable(tmp_path)
+    check_writable(tmp_path / "a.npy")
+    assert not list(tmp_path.iterdir())
+
+
+def test_hashes_depend_on_contents_and_names_not_on_the_order_of_keys(tmp_path):
+    write_json(tmp_path / "a.json", {"x": 1})
+    before = sha256_of_folder(tmp_path)
+    assert sha256_of_file(tmp_path / "a.json") == sha256_of_file(tmp_path / "a.json")
+    (tmp_path / "a.json").rename(tmp_path / "b.json")
+    assert sha256_of_folder(tmp_path) != before
+    assert sha256_of_json({"a": 1, "b": 2}) == sha256_of_json({"b": 2, "a": 1}) != sha256_of_json({"a": 1, "b": 3})

