@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 
 from tercet.encoder.shapes import shape_config
@@ -27,6 +28,19 @@ _CLASSES = {
     "roberta": ("RobertaModel", None),
     "xlm-roberta": ("XLMRobertaModel", None),
 }
+
+
+# what transformers and its libraries raise for files that are broken
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RuntimeError,
+    SafetensorError,
+    StrictDataclassError,
+)
 
 
 def read_json(path: Path) -> Any:
@@ -116,7 +130,7 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
                 output_loading_info=True,
                 **_without_pooler(model_type),
             )
-        except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, SafetensorError) as error:
+        except _UNREADABLE as error:
             raise ModelError(f"{folder}: the weights cannot be read ({error}). Fetch the model again.") from error
     missing = sorted(report["missing_keys"])
     if missing:
