@@ -260,11 +260,12 @@ def _say(message: str) -> None:
 
 
 def main() -> None:
-    """Run the command line: errors of ours go to standard error as one line, with exit code 2."""
+    """Run the command line: errors of ours and of the disk go to standard error as one line, with exit code 2."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         app()
-    except TercetError as error:
-        message = f"{type(error).__name__}: {error}"
+    except (TercetError, OSError) as error:
+        fix = ". Check the disk, its permissions and TMPDIR." if isinstance(error, OSError) else ""
+        message = f"{type(error).__name__}: {error}{fix}"
         _say(" ".join(line.strip() for line in message.splitlines()))
         sys.exit(2)

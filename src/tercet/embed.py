@@ -67,8 +67,8 @@ def embed_file(
         try:
             stats = _fill_shards(shards, texts, encoder, shard_texts, advance, options)
         except Exception as error:
-            # what has to change now (the texts, the options) makes these shards useless
-            if isinstance(error, InputError) or not shards.any_done():
+            # after a text that cannot be embedded, texts or options have to change: these shards are of no use then
+            if isinstance(error.__cause__, TextError) or not shards.any_done():
                 shards.remove()
             raise
         assembled = shards.folder / out.name

@@ -64,9 +64,9 @@ def test_vectors_of_another_length_than_one_are_compared_by_their_direction(terc
     check_hits(done, nearest(TEXTS, QUERY, encoder, 5))
 
 
-def test_search_works_for_a_process_of_its_own(python, corpus, models, encoder):
-    args = ["-m", "tercet", "search", QUERY, "--in", "./texts.txt", "-k", "3", "--model", models["t5"], "--json"]
-    check_hits(python(*args, folder=corpus.parent), nearest(TEXTS, QUERY, encoder, 3))
+def test_a_file_in_the_working_folder_needs_no_full_path(tercet, corpus, models, encoder):
+    done = tercet("search", QUERY, "--in", f"./{corpus.name}", "-k", "3", "--model", models["t5"], "--json")
+    check_hits(done, nearest(TEXTS, QUERY, encoder, 3))
     assert len(kept(corpus.parent)) == 1
 
 

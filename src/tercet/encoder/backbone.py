@@ -2,11 +2,14 @@
 
 import contextlib
 import json
+import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 
 from tercet.encoder.shapes import shape_config
@@ -25,6 +28,19 @@ _CLASSES = {
     "roberta": ("RobertaModel", None),
     "xlm-roberta": ("XLMRobertaModel", None),
 }
+
+
+# what transformers and its libraries raise for files that are broken
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RuntimeError,
+    SafetensorError,
+    StrictDataclassError,
+)
 
 
 def read_json(path: Path) -> Any:
@@ -114,7 +130,7 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
                 output_loading_info=True,
                 **_without_pooler(model_type),
             )
-        except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, SafetensorError) as error:
+        except _UNREADABLE as error:
             raise ModelError(f"{folder}: the weights cannot be read ({error}). Fetch the model again.") from error
     missing = sorted(report["missing_keys"])
     if missing:
@@ -149,7 +165,10 @@ def require_safetensors(folder: Path, name: str, *, convert_pickle: bool) -> Non
     Raises:
         ModelError: There are none, or only pickled ones, which could run code.
     """
-    if (folder / f"{name}.safetensors").exists() or (folder / f"{name}.safetensors.index.json").exists():
+    index = folder / f"{name}.safetensors.index.json"
+    if index.exists():
+        _check_index(index)
+    if index.exists() or (folder / f"{name}.safetensors").exists():
         return
     pickles = sorted(folder.glob("pytorch_model*.bin"))
     if not pickles:
@@ -162,6 +181,13 @@ def require_safetensors(folder: Path, name: str, *, convert_pickle: bool) -> Non
     _convert_pickles(pickles, folder / f"{name}.safetensors")
 
 
+def _check_index(index: Path) -> None:
+    content = read_json(index)
+    files = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(files, dict) or not all(re.fullmatch(r"[\w.-]+\.safetensors", str(f)) for f in files.values()):
+        raise ModelError(f"{index}: names files that are no safetensors of this folder. Take another release.")
+
+
 def _convert_pickles(pickles: list[Path], target: Path) -> None:
     from safetensors.torch import save
 
@@ -170,7 +196,8 @@ def _convert_pickles(pickles: list[Path], target: Path) -> None:
     tensors: dict[str, torch.Tensor] = {}
     for file in pickles:
         try:
-            loaded = torch.load(file, map_location="cpu", weights_only=True)
+            with warnings.catch_warnings(action="ignore"):
+                loaded = torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:  # a pickle can be broken in many ways
             raise ModelError(
                 f"{file}: holds more than weights, or is broken, and was not read. Take a safetensors release."

@@ -1,0 +1,43 @@
+"""`import tercet` and `tercet --help` are instant: none of the heavy libraries is imported for them."""
+
+import json
+import re
+
+import pytest
+
+HEAVY = ["torch", "transformers", "sentence_transformers", "datasets", "pyarrow"]
+
+LOADED = "import json, sys; print(json.dumps([name for name in {heavy} if name in sys.modules]), file=sys.stderr)"
+
+
+def heavy_modules(python, folder, code):
+    done = python("-c", f"{code}\n{LOADED.format(heavy=HEAVY)}", folder=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stderr.splitlines()[-1]), done.stdout
+
+
+def test_importing_tercet_imports_nothing_heavy(python, tmp_path):
+    loaded, _ = heavy_modules(python, tmp_path, "import tercet; tercet.TercetError; tercet.__version__")
+    assert loaded == []
+
+
+@pytest.mark.parametrize("args", [["--help"], ["embed", "--help"], ["search", "--help"]])
+def test_help_imports_nothing_heavy(python, tmp_path, args):
+    code = f"""
+import sys
+from tercet.cli import main
+sys.argv = ["tercet", *{args}]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+"""
+    loaded, out = heavy_modules(python, tmp_path, code)
+    assert loaded == []
+    assert "Usage" in out
+    assert re.search(r"--model|embed", out)
+
+
+def test_a_heavy_import_would_be_noticed(python, tmp_path):
+    loaded, _ = heavy_modules(python, tmp_path, "import tercet; import pyarrow")
+    assert loaded == ["pyarrow"]
