@@ -26,6 +26,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+data_app = typer.Typer(help="Evaluation data.", no_args_is_help=True, rich_markup_mode="markdown")
+app.add_typer(data_app, name="data")
+
 Model = Annotated[str, typer.Option("--model", "-m", help="An embedded name (minilm), a model folder, or a hub id.")]
 Settings = Annotated[
     list[str] | None,
@@ -180,6 +183,37 @@ def evaluate(
         progress=True,
     )
     _print_results(results)
+
+
+@data_app.callback()
+def data() -> None:
+    """Get evaluation data."""
+
+
+@data_app.command(
+    epilog="Examples:\n\n"
+    "    tercet data fetch sts --data eval\n\n"
+    "    tercet data fetch sts,transfer BIOSSES glue-RTE --data eval"
+)
+def fetch(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAMES...", help="Groups (sts, transfer, sentglue, domain, zh) or tasks (STS12, MR, retrieval ...)."
+        ),
+    ],
+    folder: Annotated[Path | None, typer.Option("--data", help="Where to; $TERCET_DATA/eval where not given.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there with other content.")] = False,
+) -> None:
+    """Fetch the data of tasks from the hub, into the layout that evaluate reads, with checksums."""
+    from tercet.fetch import fetch as fetch_data
+
+    report = fetch_data(names, data=folder, force=force, progress=True)
+    typer.echo(f"{len(report.written)} files written, {len(report.unchanged)} unchanged")
+    for note in report.notes:
+        typer.echo(f"note: {note}")
+    for task, reason in report.not_on_hub.items():
+        typer.echo(f"not on the hub: {task} ({reason})")
 
 
 def _print_results(results: dict[str, Any]) -> None:
