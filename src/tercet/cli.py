@@ -45,8 +45,20 @@ Precision = Annotated[str, typer.Option(help="exact (fp32), fast (bf16), auto, o
 Dims = Annotated[int | None, typer.Option(help="Keep only the first numbers of each vector.")]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from tercet import __version__
+
+        typer.echo(f"tercet {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def tercet() -> None:
+def tercet(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Sentence embeddings with T5-family encoders, and better encoders from unlabelled text."""
 
 
