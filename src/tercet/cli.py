@@ -228,6 +228,27 @@ def fetch(
         typer.echo(f"not on the hub: {task} ({reason})")
 
 
+@app.command(
+    epilog="Examples:\n\n"
+    "    tercet report results --out report.html\n\n"
+    "    tercet report runs/nli runs/gense other/results.json --out report.md"
+)
+def report(
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN_OR_RESULTS...", help="results.json files, or folders that hold one; training runs."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Where to: .html (one file) or .md (figures in a folder beside it).")],
+) -> None:
+    """Put results beside the papers' published tables, with figures."""
+    from tercet.report import report as write_report
+
+    for path in write_report(inputs, out=out):
+        _say(f"{path}")
+
+
 def _print_results(results: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
