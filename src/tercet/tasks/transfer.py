@@ -14,11 +14,11 @@ from tercet.tasks.task import Embed, Options, Result, Task
 
 _TREC_LABELS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 
-# The files of the two classes, negative first.
+# The files of the two classes, SentEval's label 0 first.
 _TWO_FILES = {
     "MR": ("rt-polarity.neg", "rt-polarity.pos"),
     "CR": ("custrev.neg", "custrev.pos"),
-    "SUBJ": ("subj.objective", "subj.subjective"),
+    "SUBJ": ("subj.subjective", "subj.objective"),
     "MPQA": ("mpqa.neg", "mpqa.pos"),
 }
 
