@@ -156,7 +156,7 @@ def main() -> None:
     features, labels = mr_rows(Path(data)) if data else gaussian_rows()
     rows = "MR" if data else "gaussian"
     print(f"rows: {rows}, {features.shape[0]} x {features.shape[1]}")
-    result = {"rows": rows, **run(features, labels, *((2, 2) if options.quick else (5, 4)))}
+    result = {"rows": rows, **run(features, labels, *((2, 1) if options.quick else (5, 4)))}
     spread = result["ratios"]["batched"]
     print(f"batched: {spread['median']:.1f}x ({spread['min']:.1f} to {spread['max']:.1f}), {spread['rounds']} rounds")
     if options.json:

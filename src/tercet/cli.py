@@ -190,7 +190,7 @@ def _print_results(results: dict[str, Any]) -> None:
     for name, result in results["tasks"].items():
         table.add_row(name, result["metric"], f"{result['score']:.2f}", f"{result['num']:,}", result.get("note", ""))
     for name, reason in results["missing"].items():
-        table.add_row(name, "", "missing", "", reason, style="dim")
+        table.add_row(name, "", "missing", "", reason.partition(": ")[0], style="dim")
     for group, average in results["averages"].items():
         note = "" if average["complete"] else f"over {average['num_tasks']} of {average['of']} tasks only"
         table.add_row(f"average {group}", "", f"{average['score']:.2f}", "", note, style="bold")

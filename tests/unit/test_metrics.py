@@ -18,6 +18,10 @@ def test_correlations_equal_scipys_with_and_without_ties(levels):
     np.testing.assert_allclose(ranks(a), scipy.stats.rankdata(a))
 
 
+def test_what_is_constant_is_correlated_with_nothing():
+    assert pearson(np.ones(5), np.arange(5)) == spearman(np.arange(5), np.zeros(5)) == 0.0
+
+
 @pytest.mark.parametrize("levels", [2, 7, 10_000])
 def test_average_precision_equals_scikit_learns_with_and_without_ties(levels):
     for _ in range(20):

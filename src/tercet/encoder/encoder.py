@@ -2,118 +2,38 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from tercet.encoder.backbone import fresh_backbone, load_backbone, load_pooler, model_type_of
+from tercet.encoder.assemble import assemble_fresh, assemble_stored
 from tercet.encoder.batches import batches_by_length, pad
-from tercet.encoder.folder import Stored, read_folder, write_folder
+from tercet.encoder.folder import write_folder
 from tercet.encoder.names import FRESH, find_folder
-from tercet.encoder.shapes import shape_config
+from tercet.encoder.settings import (
+    EmbedOptions,
+    EmbedStats,
+    EncoderSettings,
+    OnTruncate,
+    Vectors,
+    check_settings,
+)
 from tercet.encoder.tokens import Tokens, load_tokenizer
-from tercet.encoder.tower import READOUTS, T5_FAMILY, Dense, Tower, When, check_readout, first_bad_layer, unit_length
+from tercet.encoder.tower import T5_FAMILY, Tower, first_bad_layer, unit_length
 from tercet.errors import InputError, NonFiniteError, SettingError, TextError
 from tercet.files import sha256_of_json
 from tercet.progress import Advance, progress_bar
-from tercet.prompts import SLOT, Prompt
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger("tercet")
 
-Vectors = NDArray[np.float32]
-OnTruncate = Literal["count", "error"]
-
 _PRECISIONS = {"exact": None, "fast": torch.bfloat16, "fp16": torch.float16}
-_MAX_TOKENS = 512
-"""The most that is read of a text where neither the model nor its tokenizer says."""
-
-_UNLIMITED = 1_000_000
-"""A tokenizer that names this or more names no limit."""
-
-
-class EncoderSettings(TypedDict, total=False):
-    """What can be chosen about an encoder; what is not given stays as the model has it."""
-
-    readout: str
-    """How hidden states become a vector: a name in READOUTS."""
-
-    mlp: When
-    """Whether the MLP of `cls-mlp` is used always or in training only."""
-
-    projection: int | None
-    """The width of a linear layer without bias behind the readout; None for none."""
-
-    normalize: bool
-    """Whether vectors have length 1."""
-
-    prompt: str | None
-    """A template with the slot [X], or the name of one (`gense`); None for none."""
-
-    max_tokens: int
-    """The most that the model reads: text, prompt and special tokens."""
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-# what each setting may be, as a check and in words
-_SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "readout": (lambda value: isinstance(value, str), f"one of: {', '.join(READOUTS)}"),
-    "mlp": (lambda value: value in get_args(When), f"one of: {', '.join(get_args(When))}"),
-    "projection": (lambda value: value is None or _is_count(value), "a width of at least 1, or null for none"),
-    "normalize": (lambda value: isinstance(value, bool), "true or false"),
-    "prompt": (lambda value: value is None or isinstance(value, str), "a template with the slot [X], or null for none"),
-    "max_tokens": (_is_count, "a number of at least 1"),
-}
-
-
-class EmbedOptions(TypedDict, total=False):
-    """What can be chosen for one call of `Encoder.embed`."""
-
-    precision: str
-    """`exact` (fp32, the default), `fast` (bf16, fp32 between layers), `auto` (`fast` where the machine has bf16), or
-    `fp16` (never for T5, which overflows in it)."""
-
-    dims: int | None
-    """Keep only the first numbers of each vector, and scale it to length 1 again where it had that."""
-
-    normalize: bool | None
-    """Whether vectors have length 1; as the model has it where None."""
-
-    max_batch_tokens: int
-    """The most tokens, padding included, that are computed at once (4,096)."""
-
-    on_truncate: OnTruncate
-    """`count` logs how many texts were too long (the default); `error` refuses them."""
-
-    progress: bool | Advance
-    """Whether a bar is shown; or the function that moves on a bar that is there already."""
-
-
-@dataclass(frozen=True)
-class EmbedStats:
-    """What happened while texts were embedded."""
-
-    num_texts: int = 0
-    num_tokens: int = 0
-    num_truncated: int = 0
-
-    def __add__(self, other: "EmbedStats") -> "EmbedStats":
-        return EmbedStats(
-            self.num_texts + other.num_texts,
-            self.num_tokens + other.num_tokens,
-            self.num_truncated + other.num_truncated,
-        )
 
 
 class Encoder:
@@ -159,90 +79,18 @@ class Encoder:
             ModelError: The model cannot be found, read or trusted.
             SettingError: The settings do not fit it.
         """
-        _check_settings(settings)
+        check_settings(settings)
         name = str(name)
         if tokenizer is not None and isinstance(tokenizer, str | Path):
             tokenizer = load_tokenizer(find_folder(str(tokenizer), weights=False))
         if name.startswith(FRESH):
-            encoder = cls._fresh(name.removeprefix(FRESH), tokenizer, settings, seed)
+            tower, tokens = assemble_fresh(name.removeprefix(FRESH), tokenizer, settings, seed)
+            dtype = torch.float32
         else:
             folder = find_folder(name, revision=revision, pickles=convert_pickle)
-            encoder = cls._stored(folder, tokenizer, settings, convert_pickle, seed)
-        encoder.tower.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        return encoder
-
-    @classmethod
-    def _fresh(
-        cls, shape: str, tokenizer: "PreTrainedTokenizerBase | None", settings: EncoderSettings, seed: int
-    ) -> "Encoder":
-        if tokenizer is None:
-            raise SettingError(f"{FRESH}{shape}: a fresh model needs a tokenizer. Give tokenizer=FOLDER.")
-        readout = settings.get("readout") or ("enc-mean" if "t5" in shape else "mean")
-        readout = check_readout(readout, shape_config(shape).model_type)
-        decoder = READOUTS[readout].pooling == "decoder"
-        backbone = fresh_backbone(shape, decoder=decoder, vocab_size=len(tokenizer), seed=seed)
-        return cls._build(backbone, tokenizer, Stored(Path(), readout=readout), settings, seed)
-
-    @classmethod
-    def _stored(
-        cls,
-        folder: Path,
-        tokenizer: "PreTrainedTokenizerBase | None",
-        settings: EncoderSettings,
-        convert_pickle: bool,
-        seed: int,
-    ) -> "Encoder":
-        stored = read_folder(folder, convert_pickle=convert_pickle)
-        name = settings.get("readout", stored.readout)
-        if name is None:
-            names = ", ".join(READOUTS)
-            raise SettingError(f"{folder}: does not say how vectors are read out. Set readout to one of: {names}.")
-        readout = READOUTS[check_readout(name, model_type_of(stored.transformer))]
-        decoder = readout.pooling == "decoder"
-        backbone, dtype = load_backbone(stored.transformer, decoder=decoder, convert_pickle=convert_pickle)
-        if readout.has_mlp and stored.mlp is None:
-            stored.mlp = load_pooler(stored.transformer)
-        encoder = cls._build(backbone, tokenizer or load_tokenizer(stored.transformer), stored, settings, seed)
-        encoder.dtype = dtype
-        return encoder
-
-    @classmethod
-    def _build(
-        cls,
-        backbone: "PreTrainedModel",
-        tokenizer: "PreTrainedTokenizerBase",
-        stored: Stored,
-        settings: EncoderSettings,
-        seed: int,
-    ) -> "Encoder":
-        """Join what is stored, what is asked for, and fresh layers where something is asked for that is not stored."""
-        width = int(backbone.config.hidden_size)
-        readout = check_readout(settings.get("readout", stored.readout or ""), backbone.config.model_type)
-        mlp_when = settings.get("mlp", stored.mlp_when)
-        dense = stored.dense
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            mlp = stored.mlp or Dense(width, width, bias=True, activation="tanh") if READOUTS[readout].has_mlp else None
-            if "projection" in settings:
-                dense = _with_projection(dense, settings["projection"], width)
-        prompt = settings.get("prompt", stored.prompt)
-        if prompt in stored.prompts:
-            prompt = stored.prompts[prompt] + SLOT
-        tower = Tower(
-            backbone,
-            readout=readout,
-            mlp=mlp,
-            mlp_when=mlp_when,
-            dense=dense,
-            normalize=settings.get("normalize", stored.normalize),
-        ).eval()
-        tokens = Tokens(
-            tokenizer,
-            prompt=None if prompt is None else Prompt.parse(prompt),
-            max_tokens=_max_tokens(settings.get("max_tokens"), stored.max_tokens, tokenizer, backbone),
-            lowercase=stored.lowercase,
-        )
-        return cls(tower, tokens)
+            tower, tokens, dtype = assemble_stored(folder, tokenizer, settings, convert_pickle, seed)
+        tower.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        return cls(tower, tokens, dtype=dtype)
 
     @property
     def dim(self) -> int:
@@ -391,42 +239,6 @@ class Encoder:
             )
         if num:
             logger.warning("%d of %d texts were cut to %d tokens", num, len(truncated), self.tokens.max_tokens)
-
-
-def _check_settings(settings: EncoderSettings) -> None:
-    for key, value in settings.items():
-        if key not in _SETTINGS:
-            raise SettingError(f"setting {key!r}: there is none of that name. Known: {', '.join(_SETTINGS)}.")
-        fits, wanted = _SETTINGS[key]
-        if not fits(value):
-            raise SettingError(f"{key} {value!r}: does not fit. Give {wanted}.")
-
-
-def _with_projection(dense: list[Dense], projection: int | None, width: int) -> list[Dense]:
-    stored = bool(dense) and dense[-1].activation == "identity" and dense[-1].linear.bias is None
-    if projection is None:
-        return dense[:-1] if stored else dense
-    if stored and dense[-1].linear.out_features != projection:
-        has = dense[-1].linear.out_features
-        raise SettingError(f"projection {projection}: the model has a trained one to {has}. Leave the setting out.")
-    if stored:
-        return dense
-    in_width = dense[-1].linear.out_features if dense else width
-    return [*dense, Dense(in_width, projection, bias=False, activation="identity")]
-
-
-def _max_tokens(
-    wanted: int | None, stored: int | None, tokenizer: "PreTrainedTokenizerBase", backbone: "PreTrainedModel"
-) -> int:
-    config = backbone.config
-    positions = getattr(config, "max_position_embeddings", None)  # T5 has none: its positions are relative
-    if positions and config.model_type in ("roberta", "xlm-roberta"):
-        positions -= config.pad_token_id + 1  # its position ids start behind the padding id
-    if wanted and positions and wanted > positions:
-        raise SettingError(f"max_tokens {wanted}: this model has {positions} positions. Take {positions} or fewer.")
-    named = tokenizer.model_max_length or 0
-    default = named if 0 < named < _UNLIMITED else _MAX_TOKENS
-    return min(wanted or stored or default, positions or _UNLIMITED)
 
 
 def _check_texts(texts: Sequence[str]) -> None:

@@ -229,6 +229,7 @@ def _fit_sklearn(
     """The same fits by scikit-learn, one after another and to the optimum."""
     try:
         from sklearn.linear_model import LogisticRegression
+        from threadpoolctl import threadpool_limits
     except ImportError as error:
         raise SettingError(
             "scikit-learn is not installed: classifier = sklearn. Run `pip install scikit-learn` or use batched."
@@ -241,7 +242,8 @@ def _fit_sklearn(
         # The decay is of a mean loss; one vector for two classes carries half the penalty of two.
         strength = l2 * np.count_nonzero(train) / (2 if num_classes == 2 else 1)
         model = LogisticRegression(C=1 / strength if strength else np.inf, max_iter=10_000)
-        model.fit(features[train].astype(np.float64), classes[train])
+        with threadpool_limits(1):  # waiting threads make it up to ten times slower on a busy machine
+            model.fit(features[train].astype(np.float64), classes[train])
         learned = torch.from_numpy(np.concatenate([model.coef_, model.intercept_[:, None]], axis=1))
         weights[fit, -len(learned) :] = learned.float()
         scores[fit] = np.mean(_predict(weights[fit : fit + 1], features[dev])[:, 0] == classes[dev])

@@ -106,7 +106,7 @@ def fit_together(
 ) -> Fits:
     """Train all fits at once and keep each one's best weights on its dev rows.
 
-    Memory is about six times the weights, [fits, classes, width], plus one chunk of features.
+    Memory is about six times the weights, [fits, classes, width], a chunk of features, and some bytes per row and fit.
 
     Args:
         features: Gives the features of rows.

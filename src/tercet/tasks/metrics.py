@@ -15,8 +15,11 @@ def cosine(a: Array, b: Array) -> Array:
 
 
 def pearson(a: Array, b: Array) -> float:
-    """Return Pearson's correlation."""
-    return float(np.corrcoef(np.asarray(a, np.float64), np.asarray(b, np.float64))[0, 1])
+    """Return Pearson's correlation; 0 where one side is constant, which is correlated with nothing."""
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    return float(np.corrcoef(a, b)[0, 1])
 
 
 def spearman(a: Array, b: Array) -> float:
@@ -57,7 +60,4 @@ def f1(predicted: Array, gold: Array) -> float:
 
 def matthews(predicted: Array, gold: Array) -> float:
     """Return Matthews' correlation of two binary labelings; 0 where one of them is constant."""
-    predicted, gold = np.asarray(predicted) == 1, np.asarray(gold) == 1
-    if predicted.all() or gold.all() or not predicted.any() or not gold.any():
-        return 0.0
-    return pearson(predicted, gold)
+    return pearson(np.asarray(predicted) == 1, np.asarray(gold) == 1)

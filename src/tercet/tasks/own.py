@@ -40,9 +40,10 @@ def own_task(kind: str, path: str) -> Task:
         raise SettingError(f"task {kind}:{path}: no such kind of file. Known: {', '.join(_COLUMNS)}.")
 
     def run(data: DataFolder, embed: Embed, options: Options) -> Result:
-        name = str(Path(path).absolute())
-        rows = _read(data.path(name), kind)
-        return _SCORERS[kind](rows, embed, options)
+        file = Path(path).absolute()
+        if not file.is_file():
+            raise InputError(f"{path}: no such file. A {kind} file has the columns {', '.join(_COLUMNS[kind])}.")
+        return _SCORERS[kind](_read(data.path(str(file)), kind), embed, options)
 
     return Task(f"{kind}:{path}", run)
 

@@ -1,0 +1,124 @@
+"""From a folder or a shape to a tower and its tokens: what is stored, what is asked for, the rest drawn at random."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from tercet.encoder.backbone import fresh_backbone, load_backbone, load_pooler, model_type_of
+from tercet.encoder.folder import Stored, read_folder
+from tercet.encoder.names import FRESH
+from tercet.encoder.settings import EncoderSettings
+from tercet.encoder.shapes import shape_config
+from tercet.encoder.tokens import Tokens, load_tokenizer
+from tercet.encoder.tower import READOUTS, Dense, Tower, check_readout
+from tercet.errors import SettingError
+from tercet.prompts import SLOT, Prompt
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_MAX_TOKENS = 512
+"""The most that is read of a text where neither the model nor its tokenizer says."""
+
+_UNLIMITED = 1_000_000
+"""A tokenizer that names this or more names no limit."""
+
+
+def assemble_fresh(
+    shape: str, tokenizer: "PreTrainedTokenizerBase | None", settings: EncoderSettings, seed: int
+) -> tuple[Tower, Tokens]:
+    """Make an encoder of a named shape with random weights."""
+    if tokenizer is None:
+        raise SettingError(f"{FRESH}{shape}: a fresh model needs a tokenizer. Give tokenizer=FOLDER.")
+    readout = settings.get("readout") or ("enc-mean" if "t5" in shape else "mean")
+    readout = check_readout(readout, shape_config(shape).model_type)
+    decoder = READOUTS[readout].pooling == "decoder"
+    backbone = fresh_backbone(shape, decoder=decoder, vocab_size=len(tokenizer), seed=seed)
+    return _join(backbone, tokenizer, Stored(Path(), readout=readout), settings, seed)
+
+
+def assemble_stored(
+    folder: Path,
+    tokenizer: "PreTrainedTokenizerBase | None",
+    settings: EncoderSettings,
+    convert_pickle: bool,
+    seed: int,
+) -> tuple[Tower, Tokens, torch.dtype]:
+    """Make the encoder in a model folder, with settings in place of its own; also return its number format."""
+    stored = read_folder(folder, convert_pickle=convert_pickle)
+    name = settings.get("readout", stored.readout)
+    if name is None:
+        names = ", ".join(READOUTS)
+        raise SettingError(f"{folder}: does not say how vectors are read out. Set readout to one of: {names}.")
+    readout = READOUTS[check_readout(name, model_type_of(stored.transformer))]
+    decoder = readout.pooling == "decoder"
+    backbone, dtype = load_backbone(stored.transformer, decoder=decoder, convert_pickle=convert_pickle)
+    if readout.has_mlp and stored.mlp is None:
+        stored.mlp = load_pooler(stored.transformer)
+    tower, tokens = _join(backbone, tokenizer or load_tokenizer(stored.transformer), stored, settings, seed)
+    return tower, tokens, dtype
+
+
+def _join(
+    backbone: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    stored: Stored,
+    settings: EncoderSettings,
+    seed: int,
+) -> tuple[Tower, Tokens]:
+    """Join what is stored, what is asked for, and fresh layers where something is asked for that is not stored."""
+    width = int(backbone.config.hidden_size)
+    readout = check_readout(settings.get("readout", stored.readout or ""), backbone.config.model_type)
+    mlp_when = settings.get("mlp", stored.mlp_when)
+    dense = stored.dense
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        mlp = stored.mlp or Dense(width, width, bias=True, activation="tanh") if READOUTS[readout].has_mlp else None
+        if "projection" in settings:
+            dense = _with_projection(dense, settings["projection"], width)
+    prompt = settings.get("prompt", stored.prompt)
+    if prompt in stored.prompts:
+        prompt = stored.prompts[prompt] + SLOT
+    tower = Tower(
+        backbone,
+        readout=readout,
+        mlp=mlp,
+        mlp_when=mlp_when,
+        dense=dense,
+        normalize=settings.get("normalize", stored.normalize),
+    ).eval()
+    tokens = Tokens(
+        tokenizer,
+        prompt=None if prompt is None else Prompt.parse(prompt),
+        max_tokens=_max_tokens(settings.get("max_tokens"), stored.max_tokens, tokenizer, backbone),
+        lowercase=stored.lowercase,
+    )
+    return tower, tokens
+
+
+def _with_projection(dense: list[Dense], projection: int | None, width: int) -> list[Dense]:
+    stored = bool(dense) and dense[-1].activation == "identity" and dense[-1].linear.bias is None
+    if projection is None:
+        return dense[:-1] if stored else dense
+    if stored and dense[-1].linear.out_features != projection:
+        has = dense[-1].linear.out_features
+        raise SettingError(f"projection {projection}: the model has a trained one to {has}. Leave the setting out.")
+    if stored:
+        return dense
+    in_width = dense[-1].linear.out_features if dense else width
+    return [*dense, Dense(in_width, projection, bias=False, activation="identity")]
+
+
+def _max_tokens(
+    wanted: int | None, stored: int | None, tokenizer: "PreTrainedTokenizerBase", backbone: "PreTrainedModel"
+) -> int:
+    config = backbone.config
+    positions = getattr(config, "max_position_embeddings", None)  # T5 has none: its positions are relative
+    if positions and config.model_type in ("roberta", "xlm-roberta"):
+        positions -= config.pad_token_id + 1  # its position ids start behind the padding id
+    if wanted and positions and wanted > positions:
+        raise SettingError(f"max_tokens {wanted}: this model has {positions} positions. Take {positions} or fewer.")
+    named = tokenizer.model_max_length or 0
+    default = named if 0 < named < _UNLIMITED else _MAX_TOKENS
+    return min(wanted or stored or default, positions or _UNLIMITED)
