@@ -26,6 +26,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+data_app = typer.Typer(help="Evaluation data.", no_args_is_help=True, rich_markup_mode="markdown")
+app.add_typer(data_app, name="data")
+
 Model = Annotated[str, typer.Option("--model", "-m", help="An embedded name (minilm), a model folder, or a hub id.")]
 Settings = Annotated[
     list[str] | None,
@@ -42,8 +45,20 @@ Precision = Annotated[str, typer.Option(help="exact (fp32), fast (bf16), auto, o
 Dims = Annotated[int | None, typer.Option(help="Keep only the first numbers of each vector.")]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from tercet import __version__
+
+        typer.echo(f"tercet {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def tercet() -> None:
+def tercet(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Sentence embeddings with T5-family encoders, and better encoders from unlabelled text."""
 
 
@@ -180,6 +195,58 @@ def evaluate(
         progress=True,
     )
     _print_results(results)
+
+
+@data_app.callback()
+def data() -> None:
+    """Get evaluation data."""
+
+
+@data_app.command(
+    epilog="Examples:\n\n"
+    "    tercet data fetch sts --data eval\n\n"
+    "    tercet data fetch sts,transfer BIOSSES glue-RTE --data eval"
+)
+def fetch(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAMES...", help="Groups (sts, transfer, sentglue, domain, zh) or tasks (STS12, MR, retrieval ...)."
+        ),
+    ],
+    folder: Annotated[Path | None, typer.Option("--data", help="Where to; $TERCET_DATA/eval where not given.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there with other content.")] = False,
+) -> None:
+    """Fetch the data of tasks from the hub, into the layout that evaluate reads, with checksums."""
+    from tercet.fetch import fetch as fetch_data
+
+    report = fetch_data(names, data=folder, force=force, progress=True)
+    typer.echo(f"{len(report.written)} files written, {len(report.unchanged)} unchanged")
+    for note in report.notes:
+        typer.echo(f"note: {note}")
+    for task, reason in report.not_on_hub.items():
+        typer.echo(f"not on the hub: {task} ({reason})")
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "    tercet report results --out report.html\n\n"
+    "    tercet report runs/nli runs/gense other/results.json --out report.md"
+)
+def report(
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN_OR_RESULTS...", help="results.json files, or folders that hold one; training runs."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Where to: .html (one file) or .md (figures in a folder beside it).")],
+) -> None:
+    """Put results beside the papers' published tables, with figures."""
+    from tercet.report import report as write_report
+
+    for path in write_report(inputs, out=out):
+        _say(f"{path}")
 
 
 def _print_results(results: dict[str, Any]) -> None:

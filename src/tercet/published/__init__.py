@@ -17,7 +17,26 @@ from typing import Any
 
 import yaml
 
-__all__ = ["Cell", "Row", "Table", "find", "load_tables"]
+__all__ = ["GROUPS", "Cell", "Row", "Table", "find", "load_tables"]
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "sts": ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICK-R"),
+    "transfer": ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"),
+    "sentglue": (
+        "glue-CoLA",
+        "glue-SST2",
+        "glue-MRPC",
+        "glue-STSB",
+        "glue-QQP",
+        "glue-MNLI-m",
+        "glue-MNLI-mm",
+        "glue-QNLI",
+        "glue-RTE",
+    ),
+    "domain": ("AskUbuntu", "CQADupStack", "TwitterURL", "PIT", "BIOSSES"),
+    "twitter": ("TwitterURL", "PIT"),
+}
+"""The tasks that the papers' averages are over."""
 
 _FILES = ("sentence-t5.yaml", "gense.yaml", "parallel-translation.yaml")
 _SUFFIXES = {"T": 1e3, "M": 1e6, "B": 1e9}  # T as the parallel paper uses it: a thousand
