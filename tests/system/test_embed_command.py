@@ -144,9 +144,9 @@ def test_the_only_column_needs_no_name(tercet, tmp_path, models):
 
 
 def test_vectors_are_in_the_order_of_the_texts_over_batches_and_shards(tercet, tmp_path, models, encoder):
-    texts = many_texts(150, seed=1)
+    texts = many_texts(90, seed=1)
     write_lines(tmp_path / "in.txt", texts)
-    options = ["--batch-tokens", "64", "--shard-texts", "31"]
+    options = ["--batch-tokens", "64", "--shard-texts", "25"]
     done = tercet("embed", "in.txt", "--model", models["t5"], "--out", "out.parquet", *options)
     assert done.returncode == 0, done.stderr
     vectors, written = read_vectors(tmp_path / "out.parquet")
@@ -193,7 +193,7 @@ def test_an_old_target_is_replaced(tercet, tmp_path, models):
 
 # Kill and resume: shards of 12 texts, so that there are many borders to be killed at.
 
-NUM_TEXTS, NUM_KILLED_TEXTS, SHARD_TEXTS = 120, 300, 12
+NUM_TEXTS, NUM_KILLED_TEXTS, SHARD_TEXTS = 84, 300, 12
 
 
 def many_texts(num, *, seed):
