@@ -82,6 +82,7 @@ def evaluate(
     options = Options(classifier=classifier, seed=seed)
     results: dict[str, Any] = {
         "model": name or type(encoder).__name__,
+        "num_parameters": store.num_parameters,
         "settings": _settings_of(encoder) | {"precision": precision, "classifier": classifier, "seed": seed},
         "versions": _versions(),
         "tasks": {},

@@ -477,6 +477,7 @@ def test_results_say_what_can_change_a_score(tmp_path, tiny):
     write(tmp_path, "zh_stsb/sts-b-test.txt", "".join(f"{a}\t{b}\t{g}\n" for a, b, g in pair_rows(9)))
     results = evaluate(tiny(prompt="gense"), tasks="ZH-STSB", data=tmp_path, name="mine", precision="fast")
     assert results["model"] == "mine"
+    assert results["num_parameters"] > 1e5
     assert results["settings"]["prompt"].startswith("[X] Question")
     assert (results["settings"]["precision"], results["settings"]["seed"]) == ("fast", 1111)
     assert {"tercet", "torch", "transformers", "numpy", "python"} <= set(results["versions"])

@@ -33,8 +33,9 @@ def in_short(num: int) -> str:
 
 
 def num_parameters(run: Run) -> int | None:
-    """Return how many parameters a run's model has, where its speed was measured."""
-    return next((task.num_parameters for task in run.tasks.values() if task.num_parameters), None)
+    """Return how many parameters a run's model has, where the results or their speed task say so."""
+    named = (run.results.num_parameters, *(task.num_parameters for task in run.tasks.values()))
+    return next((num for num in named if num), None)
 
 
 def _models(runs: Sequence[Run]) -> Table:

@@ -85,6 +85,7 @@ class Results(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
     model: Line
+    num_parameters: int | None = None
     tasks: dict[str, TaskResult]
     settings: dict[str, Any] = {}
     versions: dict[str, str] = {}

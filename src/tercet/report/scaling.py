@@ -77,7 +77,7 @@ def scaling(runs: Sequence[Run]) -> Iterator[Plan]:
             "Scaling",
             "Averages against the number of parameters, as in Sentence-T5, Figure 1. Published points are averages of "
             "fine-tuned models from the tables, at their true number of parameters; ours are runs that have all seven "
-            "tasks and whose speed was measured.",
+            "tasks and whose size is known.",
             tuple(plots),
         )
 
