@@ -40,6 +40,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             yield temporary
             for file in temporary.rglob("*"):
                 if file.is_file():
+                    file.chmod(0o666 & ~_umask())  # some libraries write files that only their owner can read
                     with file.open("rb") as stream:
                         os.fsync(stream.fileno())
             if path.exists():

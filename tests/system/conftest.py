@@ -46,6 +46,7 @@ def preloaded(model, scratch, environment):
     with subprocess.Popen(
         [sys.executable, PRELOADED, model], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
+        assert process.stdout.readline() == "ready\n"
 
         @contextmanager
         def start(*args, folder, stdin=b"", max_file_bytes=None):

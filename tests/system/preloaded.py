@@ -5,6 +5,7 @@ its own all the same, with its own working folder, files, exit code and end.
 
 usage: preloaded.py MODEL, a folder that is loaded once so that what the libraries import late is there too. Reads JSON
 objects from standard input, a line each, and answers with the process id and then with the exit code, a line each.
+A first line says that it is ready.
 """
 
 import gc
@@ -56,4 +57,5 @@ if __name__ == "__main__":
         import_module(name)
     import_module("tercet").Encoder.load(sys.argv[1])
     gc.freeze()  # so that copies share this memory
+    os.write(1, b"ready\n")
     serve()

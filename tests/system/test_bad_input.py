@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tercet import OutputError
+
 WHAT_WHERE_FIX = re.compile(r"(?P<kind>[A-Z]\w+Error): \S.*?: \S.*[.?] [A-Z(].+")
 
 
@@ -448,6 +450,27 @@ def test_a_disk_too_full_for_the_target_keeps_whole_shards_for_the_next_run(terc
     assert number == 5
     assert tercet(*args).returncode == 0
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", f"out.{ending}"}
+
+
+@pytest.mark.parametrize("max_file_bytes", [100, 5_000, 100_000])
+def test_a_full_disk_leaves_nothing_of_a_saved_model_and_keeps_the_old_one(tmp_path, encoder, tiny, max_file_bytes):
+    tiny("bert", readout="mean").save(tmp_path / "old")
+    before = snapshot(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max_file_bytes, hard))
+    try:
+        for name in ("old", "new"):
+            with pytest.raises(OutputError, match=f"cannot write .*/{name}: .*File too large"):
+                encoder.save(tmp_path / name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert snapshot(tmp_path) == before
+
+
+def test_every_file_of_a_saved_model_can_be_read_by_those_who_may_read_the_folder(models):
+    modes = {path.name: path.stat().st_mode & 0o777 for path in models["projected"].rglob("*") if path.is_file()}
+    assert "model.safetensors" in modes
+    assert len(set(modes.values())) == 1, modes
 
 
 def test_standard_input_that_does_not_fit_on_the_disk_is_refused(tercet, tmp_path, models):

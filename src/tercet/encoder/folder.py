@@ -5,6 +5,8 @@ cannot say (the decoder readout, a prompt behind the text) is said by one module
 settings in `tercet.json`; sentence-transformers loads it where tercet is installed and `trust_remote_code=True` is set.
 """
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from tercet.encoder.backbone import model_type_of, quiet_transformers, read_json, require_safetensors
 from tercet.encoder.tower import BERT_FAMILY, READOUTS, T5_FAMILY, Dense, Tower, When
-from tercet.errors import ModelError
+from tercet.errors import ModelError, OutputError
 from tercet.files import atomic_folder, write_json
 from tercet.prompts import SLOT, Prompt
 
@@ -110,7 +112,7 @@ def _read_folder(folder: Path, *, convert_pickle: bool) -> Stored:
 
 def write_folder(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: torch.dtype = torch.float32) -> None:
     """Write an encoder as a model folder: whole or not at all."""
-    with atomic_folder(folder) as target:
+    with _safetensors_errors(folder), atomic_folder(folder) as target:
         write_transformer(target, tower, tokens, dtype=dtype)
         prompt = tokens.prompt
         own: dict[str, Any] = {}
@@ -145,6 +147,14 @@ def write_folder(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: torch.d
                 "similarity_fn_name": "cosine",
             },
         )
+
+
+@contextlib.contextmanager
+def _safetensors_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except SafetensorError as error:
+        raise OutputError(f"cannot write {folder}: {error}. Check the folder, its permissions and the disk.") from error
 
 
 def write_transformer(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: torch.dtype = torch.float32) -> None:
