@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -221,6 +222,46 @@ def test_a_fresh_model_needs_a_tokenizer_and_takes_one_from_a_model_folder(tiny,
     tiny("t5").save(tmp_path / "m")
     fresh = Encoder.load("random:t5-tiny", tokenizer=tmp_path / "m")
     np.testing.assert_array_equal(fresh.embed(sentences), tiny("t5").embed(sentences))
+
+
+@pytest.fixture
+def sentencepiece_only(tiny, tmp_path, sentences):
+    """A model folder whose tokenizer is a SentencePiece model, as those of T5 v1.1 and mT5."""
+    trainer = pytest.importorskip("sentencepiece")
+    (tmp_path / "text.txt").write_text("\n".join(sentences * 20))
+    trainer.SentencePieceTrainer.train(
+        input=str(tmp_path / "text.txt"),
+        model_prefix=str(tmp_path / "spiece"),
+        vocab_size=120,
+        hard_vocab_limit=False,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    tiny("t5").save(tmp_path / "m")
+    (tmp_path / "m" / "tokenizer.json").unlink()
+    (tmp_path / "spiece.model").rename(tmp_path / "m" / "spiece.model")
+    (tmp_path / "m" / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "T5Tokenizer", "extra_ids": 4})
+    )
+    return tmp_path / "m"
+
+
+def test_a_sentencepiece_model_is_read_with_its_own_ids(sentencepiece_only):
+    import sentencepiece
+
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(sentencepiece_only / "spiece.model"))
+    encoder = Encoder.load(sentencepiece_only)
+    texts = ["Two dogs run through deep snow.", "A man plays a guitar"]
+    assert encoder.tokens(texts)[0] == [[*pieces.encode(text), 1] for text in texts]
+
+
+def test_a_sentencepiece_model_without_the_library_says_what_to_install(sentencepiece_only, monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    with pytest.raises(ModelError, match=r"tercet\[sentencepiece\]"):
+        Encoder.load(sentencepiece_only)
 
 
 def test_a_model_file_is_no_model_folder(tmp_path):

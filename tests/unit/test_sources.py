@@ -18,7 +18,7 @@ def lines_of(task, rows, *, file=0):
 
 
 def test_every_task_is_on_the_hub_or_is_known_not_to_be():
-    assert set(FILES) | set(NOT_ON_HUB) == set(TASKS)
+    assert set(FILES) | set(NOT_ON_HUB) == set(TASKS) - {"speed"}  # which reads no data
     assert not set(FILES) & set(NOT_ON_HUB)
 
 

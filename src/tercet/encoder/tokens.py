@@ -1,6 +1,7 @@
 """Text to token ids: prompt, special tokens, and truncation that only ever cuts the text."""
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,7 @@ def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTraine
         tokenizer = source
     else:
         refuse_code(Path(source), "tokenizer_config.json")
+        _require_sentencepiece(Path(source))
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
         except Exception as error:  # the tokenizers library raises nothing narrower
@@ -101,6 +103,19 @@ def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTraine
         backend.no_padding()
         backend.no_truncation()
     return tokenizer
+
+
+def _require_sentencepiece(folder: Path) -> None:
+    """Say what to install where a tokenizer is only there as a SentencePiece model, as of T5 v1.1 and mT5."""
+    models = list(folder.glob("*.model"))
+    if models and not (folder / "tokenizer.json").exists():
+        try:
+            import_module("sentencepiece")
+            import_module("google.protobuf")
+        except ImportError as error:
+            raise ModelError(
+                f"{models[0]}: needs sentencepiece and protobuf. Run: pip install 'tercet[sentencepiece]'"
+            ) from error
 
 
 def _special_ids(tokenizer: "PreTrainedTokenizerBase") -> tuple[list[int], list[int]]:
