@@ -1,6 +1,7 @@
 """Tasks that no paper prints, parts of tasks, geometry and speed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tercet.published import load_tables
 from tercet.report.document import Block, Cell, Details, Heading, Row, Table, Text
@@ -98,15 +99,25 @@ def speed(runs: Sequence[Run]) -> list[Block]:
     )
     blocks: list[Block] = [Heading("Speed"), Text(text), Table(header, _rows(having, [sizes, rates, memory]))]
     grid = _grid(having, results)
-    return [*blocks, Details("Sentences/s by length, batch and precision", (grid,))] if grid.rows else blocks
+    return (
+        [*blocks, Details("Sentences/s and peak memory by length, batch and precision", (grid,))]
+        if grid.rows
+        else blocks
+    )
 
 
 def _grid(having: Sequence[Run], results: list[TaskResult]) -> Table:
-    rates = [{(c.words, c.batch, c.precision): c.sentences_per_s for c in result.grid} for result in results]
+    grids = [{(c.words, c.batch, c.precision): c for c in result.grid} for result in results]
     rows = []
-    for key in dict.fromkeys(key for rate in rates for key in rate):
+    for key in dict.fromkeys(key for grid in grids for key in grid):
         words, batch, precision = key
-        cells = _cells([rate.get(key) for rate in rates], decimals=1)
+        measured = [grid.get(key) for grid in grids]
+        cells = [
+            replace(cell, under=f"{c.peak_rss_gb:.2f} GB") if c is not None and c.peak_rss_gb is not None else cell
+            for cell, c in zip(
+                _cells([c.sentences_per_s if c else None for c in measured], decimals=1), measured, strict=True
+            )
+        ]
         rows.append(Row((Cell(f"{words} words"), Cell(f"batch {batch}"), Cell(precision), *cells)))
     header = (Cell("Length"), Cell("Batch"), Cell("Precision"), *(Cell(run.label) for run in having))
     return Table(header, tuple(rows), num_text=3)

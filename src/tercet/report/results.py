@@ -48,6 +48,7 @@ class SpeedCell(BaseModel):
     sentences_per_s: float = Field(gt=0, allow_inf_nan=False)
     min: Number = None
     max: Number = None
+    peak_rss_gb: Number = None
 
 
 class TaskResult(BaseModel):
