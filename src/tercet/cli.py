@@ -163,7 +163,7 @@ def evaluate(
         str,
         typer.Option(
             help="Groups (sts, transfer, sentglue, domain, zh), tasks (STS12, MR, geometry, retrieval, speed ...), or "
-            "files (scored:FILE, paraphrase:FILE, rerank:FILE, labelled:FILE), separated by commas."
+            "files (scored:FILE, geometry:FILE, paraphrase:FILE, rerank:FILE, labelled:FILE), separated by commas."
         ),
     ] = "sts",
     data: Annotated[Path | None, typer.Option(help="The evaluation data; $TERCET_DATA/eval where not given.")] = None,
@@ -251,13 +251,16 @@ def report(
 
 def _print_results(results: dict[str, Any]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table("task", "metric", "score", "num", "note", box=None, header_style="bold", title=results["model"])
+    columns = ("task", "metric", "score", "num", "note")
+    table = Table(*columns, box=None, header_style="bold", title=escape(results["model"]))
     for name, result in results["tasks"].items():
-        table.add_row(name, result["metric"], f"{result['score']:.2f}", f"{result['num']:,}", result.get("note", ""))
+        score, num, note = f"{result['score']:.2f}", f"{result['num']:,}", result.get("note", "")
+        table.add_row(escape(name), result["metric"], score, num, escape(note))
     for name, reason in results["missing"].items():
-        table.add_row(name, "", "missing", "", reason.partition(": ")[0], style="dim")
+        table.add_row(escape(name), "", "missing", "", escape(reason.partition(": ")[0]), style="dim")
     for group, average in results["averages"].items():
         note = "" if average["complete"] else f"over {average['num_tasks']} of {average['of']} tasks only"
         table.add_row(f"average {group}", "", f"{average['score']:.2f}", "", note, style="bold")
@@ -306,19 +309,14 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
     Raises:
         SettingError: A pair has no `=`.
     """
-    import yaml
-
+    words = {"null": None, "true": True, "false": False}
     settings: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
             raise SettingError(f"--set {pair}: has no value. Write --set {pair}=VALUE.")
-        try:
-            parsed = yaml.safe_load(value)
-        except yaml.YAMLError:
-            parsed = value
-        # prompts such as `query: [X]` look like YAML and are not; no setting is a list or a mapping
-        settings[key.strip()] = value if isinstance(parsed, list | dict) else parsed
+        number = int(value) if value.strip().isdigit() else value
+        settings[key.strip()] = words.get(value.strip(), number)
     return settings
 
 

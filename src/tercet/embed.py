@@ -52,6 +52,7 @@ def embed_file(
     check_writable(out)
     if out.exists() and out.samefile(texts.path):
         raise SettingError(f"{out}: is the input, which would be lost. Name another target.")
+    options["precision"] = encoder.resolve_precision(options.get("precision", "exact"))
     shape = (texts.num_texts, options.get("dims") or encoder.dim)
     show = bool(options.get("progress"))
     with progress_bar("embedding", total=texts.num_texts, unit="texts", enabled=show) as advance:
@@ -96,6 +97,7 @@ def _open_shards(texts: TextFile, encoder: Encoder, out: Path, shard_texts: int,
         "texts": texts.sha256,
         "encoder": encoder.fingerprint(),
         "options": {key: value for key, value in options.items() if key != "progress"},
+        "device": encoder.device.type,
         "shard_texts": shard_texts,
     }
     return Shards(out.with_name(f"{out.name}.parts"), plan=plan, ending=".npz")

@@ -6,14 +6,16 @@ import os
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from tercet.encoder import Encoder, Vectors
-from tercet.errors import InputError, NonFiniteError, OutputError, RowError, SettingError
-from tercet.files import atomic_write, sha256_of_json, write_json
+from tercet.encoder.kept import kept_vectors
+from tercet.errors import InputError, NonFiniteError, RowError, SettingError
+from tercet.files import check_writable, sha256_of_json, target_errors, write_json
 from tercet.progress import progress_bar
 from tercet.tasks import domain, geometry, glue, speed, sts, transfer, translation
 from tercet.tasks.data import DataFolder, MissingDataError
@@ -78,6 +80,13 @@ def evaluate(
     if classifier not in ("batched", "sklearn"):
         raise SettingError(f"classifier {classifier!r}: there is none of that name. Take batched or sklearn.")
     folder = DataFolder(_data_root(data, chosen))
+    file = None if out is None else Path(out) / "results.json"
+    if file is not None:
+        with target_errors(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(file)
+    if isinstance(encoder, Encoder):
+        precision = encoder.resolve_precision(precision)
     store = VectorStore(encoder, precision=precision, cache=None if cache is None else Path(cache), progress=progress)
     options = Options(classifier=classifier, seed=seed)
     results: dict[str, Any] = {
@@ -100,10 +109,9 @@ def evaluate(
             raise
         except (InputError, NonFiniteError) as error:
             raise type(error)(f"{task.name}: {error}") from error
-    results["averages"] = averages(results["tasks"], [task.name for task in chosen])
-    if out is not None:
-        Path(out).mkdir(parents=True, exist_ok=True)
-        write_json(Path(out) / "results.json", results)
+        results["averages"] = averages(results["tasks"], [task.name for task in chosen])
+        if file is not None:  # after every task, so that an error in a later one loses no score
+            write_json(file, results)
     return results
 
 
@@ -141,6 +149,7 @@ def averages(scores: dict[str, Result], asked: Sequence[str]) -> dict[str, Any]:
                 "num_tasks": len(scored),
                 "of": len(names),
                 "complete": len(scored) == len(names),
+                "notes": {name: scores[name]["note"] for name in scored if "note" in scores[name]},
             }
     return found
 
@@ -165,10 +174,11 @@ class VectorStore:
         self._vectors: dict[str, Vectors] = {}
         self._cache: Path | None = None
         if isinstance(encoder, Encoder):
-            self.precisions = ("exact", "fast")
+            self.precisions = tuple(dict.fromkeys((precision, "exact", "fast")))
             self.num_parameters = sum(parameter.numel() for parameter in encoder.tower.parameters())
             self._cache = cache
-            self._key = encoder.fingerprint() if cache else ""
+            self._key = f"{encoder.fingerprint()} {encoder.device.type}" if cache else ""
+        self._longest: dict[str, int] = {}
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, in their order."""
@@ -178,21 +188,12 @@ class VectorStore:
         return np.stack([self._vectors[text] for text in texts])
 
     def _fill(self, unique: list[str]) -> None:
-        file = self._file(unique)
-        if file is not None and file.exists():
-            block = np.load(file, mmap_mode="r")
-            if len(block) == len(unique):
-                self._vectors |= dict(zip(unique, block, strict=True))
-                return
-        new = [text for text in unique if text not in self._vectors]
-        self._vectors |= dict(zip(new, self._embed(new), strict=True))
-        if file is not None:
-            try:
-                file.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise OutputError(f"cannot write {file.parent}: {error.strerror}. Choose another cache.") from error
-            with atomic_write(file) as stream:
-                np.save(stream, np.stack([self._vectors[text] for text in unique]))
+        def embed_new() -> Vectors:
+            new = [text for text in unique if text not in self._vectors]
+            self._vectors |= dict(zip(new, self._embed(new), strict=True))
+            return np.stack([self._vectors[text] for text in unique])
+
+        self._vectors |= dict(zip(unique, kept_vectors(self._file(unique), embed_new), strict=True))
 
     def _file(self, unique: list[str]) -> Path | None:
         if self._cache is None:
@@ -217,10 +218,12 @@ class VectorStore:
     def compute(self, texts: Sequence[str], *, precision: str, batch: int) -> None:
         """Embed texts, about so many at once, and keep nothing."""
         if isinstance(self.encoder, Encoder):
-            longest = max(map(len, self.encoder.tokens(texts)[0]))
-            self.encoder.embed(texts, precision=precision, max_batch_tokens=batch * longest)
+            if texts[0] not in self._longest:  # found out once, in the round that warms up
+                self._longest[texts[0]] = max(map(len, self.encoder.tokens(texts)[0]))
+            self.encoder.embed(texts, precision=precision, max_batch_tokens=batch * self._longest[texts[0]])
         else:
-            self.encoder.encode(list(texts))
+            for start in range(0, len(texts), batch):
+                self.encoder.encode(list(texts[start : start + batch]))
 
 
 def default_cache() -> Path:
@@ -241,9 +244,12 @@ def _data_root(data: str | Path | None, tasks: list[Task]) -> Path:
 
 
 def _settings_of(encoder: TextEncoder) -> dict[str, Any]:
-    return {**encoder.settings, "fingerprint": encoder.fingerprint()} if isinstance(encoder, Encoder) else {}
+    if not isinstance(encoder, Encoder):
+        return {}
+    return {**encoder.settings, "fingerprint": encoder.fingerprint(), "device": encoder.device.type}
 
 
 def _versions() -> dict[str, str]:
-    packages = ("tercet", "torch", "transformers", "tokenizers", "numpy")
+    packages = ["tercet", "torch", "transformers", "tokenizers", "numpy"]
+    packages += ["scikit-learn"] if find_spec("sklearn") else []
     return {package: version(package) for package in packages} | {"python": platform.python_version()}

@@ -46,7 +46,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             if path.exists():
                 with tempfile.TemporaryDirectory(prefix=f".{path.name}.old.", dir=path.parent) as old:
                     path.replace(Path(old) / path.name)
-                    temporary.replace(path)
+                    try:
+                        temporary.replace(path)
+                    except OSError:
+                        (Path(old) / path.name).replace(path)
+                        raise
             else:
                 temporary.replace(path)
             _sync_folder(path.parent)

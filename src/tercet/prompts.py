@@ -36,6 +36,11 @@ class Prompt:
         return cls(prefix, suffix)
 
     @property
+    def setting(self) -> str | None:
+        """The template, or None where there is nothing around the slot."""
+        return self.template if self.prefix or self.suffix else None
+
+    @property
     def template(self) -> str:
         """The template as it is written."""
         return f"{self.prefix}{SLOT}{self.suffix}"

@@ -1,17 +1,15 @@
 """The verb `search`: the texts of a file that are nearest to a query, by exact cosine."""
 
-import logging
 from dataclasses import dataclass
 from typing import Unpack
 
 import numpy as np
 
 from tercet.encoder import EmbedOptions, Encoder, Vectors
-from tercet.errors import OutputError, SettingError
-from tercet.files import atomic_write, sha256_of_json
+from tercet.encoder.kept import kept_vectors
+from tercet.errors import SettingError
+from tercet.files import sha256_of_json
 from tercet.rows.texts import TextFile
-
-logger = logging.getLogger("tercet")
 
 CACHE_FOLDER = ".tercet-cache"
 
@@ -57,7 +55,8 @@ def search(
         raise SettingError(f"k {k}: is less than one. Ask for at least one text.")
     if engine not in _ENGINES:
         raise SettingError(f"engine {engine!r}: there is none of that name. Known: {', '.join(_ENGINES)}.")
-    options = {**options, "normalize": True}
+    precision = encoder.resolve_precision(options.get("precision", "exact"))
+    options = {**options, "normalize": True, "precision": precision}
     vectors = _vectors_of(texts, encoder, cache, options)
     options["progress"] = False
     scores, rows = _ENGINES[engine](vectors, encoder.embed([query], **options)[0], min(k, len(vectors)))
@@ -67,24 +66,10 @@ def search(
 
 
 def _vectors_of(texts: TextFile, encoder: Encoder, cache: bool, options: EmbedOptions) -> Vectors:
-    settings = {key: options.get(key) for key in ("precision", "dims")}
+    settings = [options["precision"], options.get("dims"), encoder.device.type]
     key = sha256_of_json([texts.sha256, encoder.fingerprint(), settings])
     file = texts.path.parent / CACHE_FOLDER / f"{key}.npy"
-    if cache and file.exists():
-        try:
-            kept: Vectors = np.load(file, mmap_mode="r")
-            return kept
-        except (OSError, ValueError, EOFError) as error:
-            logger.warning("%s cannot be read and is made again: %s", file, error)
-    vectors = encoder.embed(list(texts), **options)
-    if cache:
-        try:
-            file.parent.mkdir(exist_ok=True)
-            with atomic_write(file) as stream:
-                np.save(stream, vectors)
-        except (OSError, OutputError) as error:
-            logger.warning("vectors are not kept for the next search: %s", error)
-    return vectors
+    return kept_vectors(file if cache else None, lambda: encoder.embed(list(texts), **options))
 
 
 def _search_numpy(vectors: Vectors, query: Vectors, k: int) -> tuple[Vectors, np.ndarray]:

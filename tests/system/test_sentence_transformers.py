@@ -135,6 +135,16 @@ def test_our_module_saved_again_by_them_loads_here(tiny, sentences, tmp_path):
     np.testing.assert_allclose(again.embed(sentences), encoder.embed(sentences), atol=1e-6)
 
 
+def test_the_length_of_our_module_can_be_changed_there(tiny, tmp_path):
+    encoder = tiny("t5", readout="encdec-first", max_tokens=60)
+    encoder.save(tmp_path / "m")
+    theirs = read_by_them(tmp_path / "m")
+    theirs.max_seq_length = 10
+    text = "two dogs run through deep snow " * 9
+    shorter = Encoder.load(tmp_path / "m", max_tokens=10)
+    np.testing.assert_allclose(theirs.encode([text]), shorter.embed([text]), atol=1e-5)
+
+
 def test_gradients_flow_through_our_module_there(tiny, tmp_path, sentences):
     tiny("t5", readout="encdec-first").save(tmp_path / "m")
     theirs = read_by_them(tmp_path / "m")

@@ -158,6 +158,36 @@ def test_the_fingerprint_changes_with_weights_and_settings_only(tiny):
     assert len(prints | {encoder.fingerprint()}) == 4
 
 
+def test_the_fingerprint_knows_the_shape_and_the_activations(tiny):
+    encoder = tiny("bert", projection=16)
+    before = encoder.fingerprint()
+    encoder.tower.backbone.config.hidden_act = "relu"
+    changed = encoder.fingerprint()
+    encoder.tower.dense[0].activation = "tanh"
+    assert len({before, changed, encoder.fingerprint()}) == 3
+
+
+def test_a_call_of_the_tokenizer_by_somebody_else_changes_nothing(tiny, sentences):
+    encoder = tiny()
+    before = encoder.embed(sentences)
+    encoder.tokens.tokenizer(sentences, padding=True, truncation=True, max_length=4)
+    np.testing.assert_array_equal(encoder.embed(sentences), before)
+
+
+def test_embedding_leaves_a_tower_in_training_as_it_was(tiny):
+    encoder = tiny()
+    encoder.tower.train()
+    first, second = encoder.embed(["dogs run"]), encoder.embed(["dogs run"])
+    np.testing.assert_array_equal(first, second)
+    assert encoder.tower.training
+
+
+def test_encode_refuses_what_it_would_not_do(tiny):
+    with pytest.raises(TypeError, match="prompt"):
+        tiny().encode(["a"], prompt="query: ")
+    assert tiny().encode(["a"], truncate_dim=5).shape == (1, 5)
+
+
 def test_batches_hold_texts_of_like_length_under_the_budget():
     lengths = [3, 50, 7, 7, 1, 20, 200, 2]
     batches = list(batches_by_length(lengths, max_batch_tokens=60))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import BertModel, T5ForConditionalGeneration, T5Model
 
-from tercet import Encoder, ModelError, SettingError
+from tercet import Encoder, ModelError, OutputError, SettingError
 from tercet.encoder.shapes import shape_config
 
 
@@ -195,6 +195,39 @@ def test_saving_replaces_a_folder_whole_and_leaves_nothing_beside_it(tiny, tmp_p
     assert not (tmp_path / "m" / "2_Dense").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     assert encoder.embed(["the old one still works"]).shape == (1, 16)
+
+
+def test_saving_does_not_delete_other_files(tiny, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(OutputError, match="would be lost"):
+        tiny("t5").save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_named_prompts_survive_the_round_trip(tiny, tmp_path):
+    tiny("bert").save(tmp_path / "m")
+    file = tmp_path / "m" / "config_sentence_transformers.json"
+    named = {"prompts": {"query": "query: ", "passage": "passage: "}, "default_prompt_name": "query"}
+    file.write_text(json.dumps(named))
+    Encoder.load(tmp_path / "m").save(tmp_path / "n")
+    written = json.loads((tmp_path / "n" / "config_sentence_transformers.json").read_text())
+    assert {key: written[key] for key in named} == named
+
+
+def test_a_layer_that_is_drawn_at_random_is_warned_of(tiny, tmp_path, caplog):
+    tiny("bert").save(tmp_path / "m")
+    for settings in ({"readout": "cls-mlp"}, {"projection": 8}):
+        caplog.clear()
+        Encoder.load(tmp_path / "m", **settings)
+        assert "drawn at random" in caplog.text
+    caplog.clear()
+    Encoder.load(tmp_path / "m")
+    assert not caplog.text
+
+
+def test_a_fresh_model_pads_with_its_tokenizers_padding(bert_tokenizer):
+    encoder = Encoder.load("random:roberta-tiny", tokenizer=bert_tokenizer)
+    assert encoder.tower.backbone.config.pad_token_id == bert_tokenizer.pad_token_id == 0
 
 
 def test_an_embedded_model_has_a_name(sentences):

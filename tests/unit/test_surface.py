@@ -26,7 +26,7 @@ def test_settings_are_what_they_look_like():
     assert parse_settings(pairs) == {"projection": None, "normalize": False, "max_tokens": 64, "readout": "enc-mean"}
 
 
-@pytest.mark.parametrize("prompt", ["[X] Question: what?", "query: [X]", "passage [X]"])
+@pytest.mark.parametrize("prompt", ["[X] Question: what?", "query: [X]", "passage [X] # tag", " 12 [X] "])
 def test_a_prompt_is_text_even_where_it_looks_like_yaml(prompt):
     assert parse_settings([f"prompt={prompt}"]) == {"prompt": prompt}
 

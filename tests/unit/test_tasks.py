@@ -431,6 +431,50 @@ def test_vectors_that_are_not_finite_name_the_task_and_the_text(tmp_path):
         evaluate(Broken(), tasks="ZH-STSB", data=tmp_path)
 
 
+def test_empty_files_are_errors_and_not_tracebacks(tmp_path):
+    write(tmp_path, "zh_stsb/sts-b-test.txt", "")
+    write(tmp_path, "biosses/pairs.tsv", "")
+    write(tmp_path, "mine.jsonl", '{"sentence1": "a", "sentence2": "b", "score": [1]}\n')
+    for task in ("ZH-STSB", "BIOSSES", f"scored:{tmp_path / 'mine.jsonl'}"):
+        with pytest.raises(InputError):
+            run(tmp_path, task)
+
+
+def test_rows_of_qqp_that_are_cut_off_are_skipped_and_counted(tmp_path):
+    write_glue(tmp_path)
+    file = tmp_path / "glue/QQP/train.tsv"
+    file.write_text(file.read_text() + "99\t1\t2\tonly one question\n")
+    result = run(tmp_path, "glue-QQP")["tasks"]["glue-QQP"]
+    assert (result["num_train"], result["num_skipped"]) == (600, 1)
+
+
+def test_a_later_error_loses_no_score(tmp_path):
+    write(tmp_path, "zh_stsb/sts-b-test.txt", "".join(f"{a}\t{b}\t{g}\n" for a, b, g in pair_rows(9)))
+    write(tmp_path, "biosses/pairs.tsv", "broken\n")
+    with pytest.raises(InputError):
+        run(tmp_path, "ZH-STSB", "BIOSSES", out=tmp_path / "out")
+    assert list(json.loads((tmp_path / "out" / "results.json").read_text())["tasks"]) == ["ZH-STSB"]
+
+
+def test_a_broken_or_unwritable_cache_is_no_error(tmp_path, tiny, caplog):
+    write(tmp_path, "zh_stsb/sts-b-test.txt", "".join(f"{a}\t{b}\t{g}\n" for a, b, g in pair_rows(9)))
+    first = evaluate(tiny(), tasks="ZH-STSB", data=tmp_path, cache=tmp_path / "cache")
+    next((tmp_path / "cache").iterdir()).write_bytes(b"")
+    assert evaluate(tiny(), tasks="ZH-STSB", data=tmp_path, cache=tmp_path / "cache")["tasks"] == first["tasks"]
+    assert "made again" in caplog.text
+    (tmp_path / "file").touch()
+    assert evaluate(tiny(), tasks="ZH-STSB", data=tmp_path, cache=tmp_path / "file" / "x")["tasks"] == first["tasks"]
+    assert "not kept" in caplog.text
+
+
+def test_geometry_is_measured_on_any_scored_pairs(tmp_path):
+    rows = [(sentence(), sentence(), gold) for gold in (0.5, 4.2, 5.0)]
+    write(tmp_path, "a.tsv", "sentence1\tsentence2\tscore\n" + "".join(f"{a}\t{b}\t{g}\n" for a, b, g in rows))
+    result = next(iter(evaluate(Hashed(), tasks=f"geometry:{tmp_path / 'a.tsv'}")["tasks"].values()))
+    expected = np.mean([2 - 2 * cos(a, b) for a, b, gold in rows if gold > 4])
+    assert result["alignment"] == pytest.approx(expected, abs=1e-5)
+
+
 def test_a_label_in_test_that_is_not_in_train_names_the_task(tmp_path):
     write(
         tmp_path,

@@ -68,6 +68,12 @@ def test_lower_casing_comes_first(bert_tokenizer, t5_tokenizer):
     assert tokens(["Stocks DROPPED."]) == tokens(["stocks dropped."])
 
 
+def test_lower_casing_covers_the_prompt(t5_tokenizer):
+    lower = Tokens(t5_tokenizer, prompt=Prompt.parse("QUERY: [X] PLEASE"), max_tokens=64, lowercase=True)
+    plain = Tokens(t5_tokenizer, prompt=Prompt.parse("query: [X] please"), max_tokens=64)
+    assert lower(["Stocks"]) == plain(["stocks"])
+
+
 def test_a_prompt_that_leaves_no_room_is_refused(t5_tokenizer):
     with pytest.raises(SettingError, match=r"max_tokens 10.*no room"):
         Tokens(t5_tokenizer, prompt=Prompt.parse("gense"), max_tokens=10)

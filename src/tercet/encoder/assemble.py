@@ -1,5 +1,6 @@
 """From a folder or a shape to a tower and its tokens: what is stored, what is asked for, the rest drawn at random."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from tercet.prompts import SLOT, Prompt
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+logger = logging.getLogger("tercet")
+
 _MAX_TOKENS = 512
 """The most that is read of a text where neither the model nor its tokenizer says."""
 
@@ -34,7 +37,8 @@ def assemble_fresh(
     readout = settings.get("readout") or ("enc-mean" if "t5" in shape else "mean")
     readout = check_readout(readout, shape_config(shape).model_type)
     decoder = READOUTS[readout].pooling == "decoder"
-    backbone = fresh_backbone(shape, decoder=decoder, vocab_size=len(tokenizer), seed=seed)
+    pad_id = tokenizer.pad_token_id or 0
+    backbone = fresh_backbone(shape, decoder=decoder, vocab_size=len(tokenizer), pad_id=pad_id, seed=seed)
     return _join(backbone, tokenizer, Stored(Path(), readout=readout), settings, seed)
 
 
@@ -44,8 +48,8 @@ def assemble_stored(
     settings: EncoderSettings,
     convert_pickle: bool,
     seed: int,
-) -> tuple[Tower, Tokens, torch.dtype]:
-    """Make the encoder in a model folder, with settings in place of its own; also return its number format."""
+) -> tuple[Tower, Tokens, Stored]:
+    """Make the encoder in a model folder, with settings in place of its own; also return what the folder says."""
     stored = read_folder(folder, convert_pickle=convert_pickle)
     name = settings.get("readout", stored.readout)
     if name is None:
@@ -53,11 +57,14 @@ def assemble_stored(
         raise SettingError(f"{folder}: does not say how vectors are read out. Set readout to one of: {names}.")
     readout = READOUTS[check_readout(name, model_type_of(stored.transformer))]
     decoder = readout.pooling == "decoder"
-    backbone, dtype = load_backbone(stored.transformer, decoder=decoder, convert_pickle=convert_pickle)
+    backbone, stored.dtype = load_backbone(stored.transformer, decoder=decoder, convert_pickle=convert_pickle)
     if readout.has_mlp and stored.mlp is None:
         stored.mlp = load_pooler(stored.transformer)
+    layers = len(stored.dense)
     tower, tokens = _join(backbone, tokenizer or load_tokenizer(stored.transformer), stored, settings, seed)
-    return tower, tokens, dtype
+    if (tower.mlp is not None and stored.mlp is None) or len(tower.dense) > layers:
+        logger.warning("%s: has no such layer, so its MLP or projection is drawn at random and must be trained", folder)
+    return tower, tokens, stored
 
 
 def _join(

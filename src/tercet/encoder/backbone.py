@@ -97,9 +97,10 @@ def backbone_class(model_type: str, *, decoder: bool) -> Any:
     return getattr(transformers, name)
 
 
-def fresh_backbone(shape: str, *, decoder: bool, vocab_size: int, seed: int) -> "PreTrainedModel":
+def fresh_backbone(shape: str, *, decoder: bool, vocab_size: int, pad_id: int, seed: int) -> "PreTrainedModel":
     """Return a randomly initialised transformer of a named shape, the same one for the same seed."""
     config = shape_config(shape, vocab_size=vocab_size)
+    config.pad_token_id = pad_id
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model_class = backbone_class(config.model_type, decoder=decoder)

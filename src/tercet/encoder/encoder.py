@@ -2,8 +2,8 @@
 
 import hashlib
 import logging
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -24,7 +24,7 @@ from tercet.encoder.settings import (
 )
 from tercet.encoder.tokens import Tokens, load_tokenizer
 from tercet.encoder.tower import T5_FAMILY, Tower, first_bad_layer, unit_length
-from tercet.errors import InputError, NonFiniteError, SettingError, TextError
+from tercet.errors import InputError, NonFiniteError, OutputError, SettingError, TextError
 from tercet.files import sha256_of_json
 from tercet.progress import Advance, progress_bar
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger("tercet")
+
+# parts of a configuration that change no vector
+_NO_CHANGE = ("_name_or_path", "architectures", "dtype", "output_hidden_states", "torch_dtype", "transformers_version")
 
 _PRECISIONS = {"exact": None, "fast": torch.bfloat16, "fp16": torch.float16}
 
@@ -43,12 +46,21 @@ class Encoder:
         tower: The torch module: token ids to vectors.
         tokens: Texts to token ids.
         dtype: The number format that `save` writes; computing is in fp32 unless `embed` is told otherwise.
+        prompts: Prefixes that the model has names for; `load` takes such a name as its `prompt`.
     """
 
-    def __init__(self, tower: Tower, tokens: Tokens, *, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        tower: Tower,
+        tokens: Tokens,
+        *,
+        dtype: torch.dtype = torch.float32,
+        prompts: dict[str, str] | None = None,
+    ) -> None:
         self.tower = tower
         self.tokens = tokens
         self.dtype = dtype
+        self.prompts = prompts or {}
 
     @classmethod
     def load(
@@ -85,12 +97,13 @@ class Encoder:
             tokenizer = load_tokenizer(find_folder(str(tokenizer), weights=False))
         if name.startswith(FRESH):
             tower, tokens = assemble_fresh(name.removeprefix(FRESH), tokenizer, settings, seed)
-            dtype = torch.float32
+            encoder = cls(tower, tokens)
         else:
             folder = find_folder(name, revision=revision, pickles=convert_pickle)
-            tower, tokens, dtype = assemble_stored(folder, tokenizer, settings, convert_pickle, seed)
+            tower, tokens, stored = assemble_stored(folder, tokenizer, settings, convert_pickle, seed)
+            encoder = cls(tower, tokens, dtype=stored.dtype, prompts=stored.prompts)
         tower.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        return cls(tower, tokens, dtype=dtype)
+        return encoder
 
     @property
     def dim(self) -> int:
@@ -106,7 +119,7 @@ class Encoder:
             "mlp": self.tower.mlp_when,
             "projection": dense[-1].linear.out_features if dense else None,
             "normalize": self.tower.normalize,
-            "prompt": prompt.template if prompt.prefix or prompt.suffix else None,
+            "prompt": prompt.setting,
             "max_tokens": self.tokens.max_tokens,
         }
 
@@ -121,11 +134,18 @@ class Encoder:
         Raises:
             OutputError: The folder cannot be written; nothing is left half-written.
         """
-        write_folder(Path(folder), self.tower, self.tokens, dtype=self.dtype)
+        target = Path(folder)
+        if target.is_dir() and any(target.iterdir()) and not (target / "config.json").exists():
+            raise OutputError(f"{target}: holds other files than a model, which would be lost. Name a new folder.")
+        write_folder(target, self.tower, self.tokens, dtype=self.dtype, prompts=self.prompts)
 
     def fingerprint(self) -> str:
         """Return a hash of everything that decides a vector: weights, tokenizer and settings."""
-        digest = hashlib.sha256(sha256_of_json([self.settings, self.tokens.describe()]).encode())
+        config = self.tower.backbone.config.to_dict()
+        shape = {key: value for key, value in config.items() if key not in _NO_CHANGE}
+        activations = [layer.activation for layer in self.tower.dense_layers]
+        described = [self.settings, self.tokens.describe(), shape, activations]
+        digest = hashlib.sha256(sha256_of_json(described).encode())
         for name, tensor in self.tower.state_dict().items():
             digest.update(name.encode())
             digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
@@ -160,14 +180,16 @@ class Encoder:
         if max_batch_tokens < 1:
             raise SettingError(f"max_batch_tokens {max_batch_tokens}: is less than one. Give a positive number.")
         dims = self._check_dims(dims)
-        compute = self._compute_context(precision)
+        precision = self.resolve_precision(precision)
+        dtype = _PRECISIONS[precision]
+        compute = nullcontext() if dtype is None else torch.autocast(self.device.type, dtype)
         ids, truncated = self.tokens(texts)
         stats = EmbedStats(len(texts), sum(map(len, ids)), sum(truncated))
         self._report_truncated(truncated, on_truncate)
         scale = self.tower.normalize if normalize is None else normalize
         vectors = np.empty((len(texts), dims), np.float32)
-        self.tower.eval()
-        with progress_bar("embedding", total=len(texts), unit="texts", enabled=progress is True) as own_bar:
+        bar = progress_bar("embedding", total=len(texts), unit="texts", enabled=progress is True)
+        with _evaluating(self.tower), bar as own_bar:
             advance = progress if callable(progress) else own_bar
             for batch in batches_by_length([len(row) for row in ids], max_batch_tokens=max_batch_tokens):
                 input_ids, mask = pad([ids[i] for i in batch], pad_id=self.tokens.pad_id)
@@ -190,15 +212,21 @@ class Encoder:
         *,
         show_progress_bar: bool | None = None,
         normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
         convert_to_tensor: bool = False,
-        **_ignored: Any,
+        convert_to_numpy: bool = True,
+        batch_size: int | None = None,
     ) -> Any:
         """Do as `embed`, under the name and with the arguments that other tools call.
 
-        One text gives one vector. As there, `normalize_embeddings` can ask for length 1, not forbid it.
+        One text gives one vector. As there, `normalize_embeddings` can ask for length 1, not forbid it. Batches are cut
+        by tokens, so `batch_size` is not needed; `convert_to_numpy` is what happens anyway.
         """
+        del batch_size, convert_to_numpy
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        vectors = self.embed(texts, normalize=normalize_embeddings or None, progress=bool(show_progress_bar))
+        vectors = self.embed(
+            texts, normalize=normalize_embeddings or None, dims=truncate_dim, progress=bool(show_progress_bar)
+        )
         result = torch.from_numpy(vectors) if convert_to_tensor else vectors
         return result[0] if isinstance(sentences, str) else result
 
@@ -212,17 +240,21 @@ class Encoder:
         "Take 'fast' (bf16) or 'exact'."
     )
 
-    def _compute_context(self, precision: str) -> Any:
+    def resolve_precision(self, precision: str) -> str:
+        """Return what a precision stands for on this machine: `auto` is `fast` or `exact`.
+
+        Raises:
+            SettingError: There is no such precision, or not for this model.
+        """
         if precision == "auto":
-            precision = "fast" if _has_bf16(self.device) else "exact"
+            return "fast" if _has_bf16(self.device) else "exact"
         if precision not in _PRECISIONS:
             raise SettingError(
                 f"precision {precision!r}: there is none of that name. Known: {', '.join(_PRECISIONS)}, auto."
             )
         if precision == "fp16" and self.tower.backbone.config.model_type in T5_FAMILY:
             raise SettingError(self._FP16_REASON)
-        dtype = _PRECISIONS[precision]
-        return nullcontext() if dtype is None else torch.autocast(self.device.type, dtype)
+        return precision
 
     def _check_dims(self, dims: int | None) -> int:
         if dims is not None and not 1 <= dims <= self.dim:
@@ -239,6 +271,16 @@ class Encoder:
             )
         if num:
             logger.warning("%d of %d texts were cut to %d tokens", num, len(truncated), self.tokens.max_tokens)
+
+
+@contextmanager
+def _evaluating(tower: Tower) -> Iterator[None]:
+    was_training = tower.training
+    tower.eval()
+    try:
+        yield
+    finally:
+        tower.train(was_training)
 
 
 def _check_texts(texts: Sequence[str]) -> None:
@@ -261,10 +303,10 @@ def _unit(vectors: Vectors) -> Vectors:
 def _has_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported())
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return device.type == "cpu" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _finite_fix(precision: str) -> str:
-    if precision in ("exact", "auto"):
+    if precision == "exact":
         return "The model's weights or numbers are broken: check how it was trained or converted."
     return "Try precision 'exact'."

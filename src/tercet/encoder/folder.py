@@ -63,6 +63,8 @@ class Stored:
 
     max_tokens: int | None = None
     lowercase: bool = False
+    dtype: torch.dtype = torch.float32
+    """The number format of the weights."""
 
 
 def read_folder(folder: Path, *, convert_pickle: bool = False) -> Stored:
@@ -110,7 +112,7 @@ def _read_folder(folder: Path, *, convert_pickle: bool) -> Stored:
     return stored
 
 
-def write_folder(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: torch.dtype = torch.float32) -> None:
+def write_folder(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: torch.dtype, prompts: dict[str, str]) -> None:
     """Write an encoder as a model folder: whole or not at all."""
     with _safetensors_errors(folder), atomic_folder(folder) as target:
         write_transformer(target, tower, tokens, dtype=dtype)
@@ -136,14 +138,16 @@ def write_folder(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: torch.d
             write_json(target / OWN_FILE, own)
         entries = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (kind, path) in enumerate(modules)]
         write_json(target / "modules.json", entries)
-        in_own_module = OWN_MODULE in (kind for kind, _ in modules)
-        prompts = {"default": prompt.prefix} if prompt.prefix and not in_own_module else {}
+        default = None
+        if prompt.prefix and modules[0][0] != OWN_MODULE:
+            default = next((name for name, prefix in prompts.items() if prefix == prompt.prefix), "default")
+            prompts = {**prompts, default: prompt.prefix}
         write_json(
             target / "config_sentence_transformers.json",
             {
                 "__version__": {"tercet": version("tercet")},
                 "prompts": prompts,
-                "default_prompt_name": "default" if prompts else None,
+                "default_prompt_name": default,
                 "similarity_fn_name": "cosine",
             },
         )
@@ -181,7 +185,7 @@ def _reading_modules(
     """Write what turns tokens into a vector, and return it as (type, path): theirs where it can say it, else ours."""
     readout = READOUTS[tower.readout]
     if readout.pooling == "decoder" or prompt.suffix:
-        own |= {"readout": tower.readout, "prompt": prompt.template if prompt.prefix or prompt.suffix else None}
+        own |= {"readout": tower.readout, "prompt": prompt.setting}
         return [(OWN_MODULE, "")]
     width, num_layers = tower.backbone.config.hidden_size, tower.backbone.config.num_hidden_layers
     modules = [("sentence_transformers.models.Transformer", "")]

@@ -56,10 +56,14 @@ class TextReadout(InputModule):
         """The most tokens that are read of a text, prompt included."""
         return self.tokens.max_tokens
 
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        old = self.tokens
+        self.tokens = Tokens(old.tokenizer, prompt=old.prompt, max_tokens=value, lowercase=old.lowercase)
+
     def save(self, output_path: str, *_args: Any, **_kwargs: Any) -> None:
         """Write transformer, tokenizer and our settings into a model folder."""
         dtype = next(self.tower.parameters()).dtype
         write_transformer(Path(output_path), self.tower, self.tokens, dtype=dtype)
-        prompt = self.tokens.prompt
-        template = prompt.template if prompt.prefix or prompt.suffix else None
-        write_json(Path(output_path) / OWN_FILE, {"readout": self.tower.readout, "prompt": template})
+        own = {"readout": self.tower.readout, "prompt": self.tokens.prompt.setting}
+        write_json(Path(output_path) / OWN_FILE, own)

@@ -42,7 +42,7 @@ class Tokens:
         self.max_tokens = max_tokens
         self.lowercase = lowercase
         self._before, self._after = _special_ids(tokenizer)
-        self._suffix = self._encode([self.prompt.suffix])[0]
+        self._suffix = self._encode([self.prompt.suffix.lower() if lowercase else self.prompt.suffix])[0]
         self._room = max_tokens - len(self._before) - len(self._suffix) - len(self._after)
         if self._room <= len(self._encode([self.prompt.prefix])[0]):
             raise SettingError(
@@ -63,10 +63,10 @@ class Tokens:
 
     def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
         """Return the ids of each text, and for each text whether it was truncated."""
-        if self.lowercase:
-            texts = [text.lower() for text in texts]
         if self.prompt.prefix:
             texts = [self.prompt.prefix + text for text in texts]
+        if self.lowercase:
+            texts = [text.lower() for text in texts]
         bare = self._encode(texts)
         room, after = self._room, self._suffix + self._after
         return [self._before + ids[:room] + after for ids in bare], [len(ids) > room for ids in bare]
@@ -75,6 +75,8 @@ class Tokens:
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None:  # ByT5 has no compiled tokenizer: its ids are bytes
             return [self.tokenizer.encode(text, add_special_tokens=False) for text in texts]
+        backend.no_padding()  # a call of the tokenizer itself, by somebody else, may have switched them on
+        backend.no_truncation()
         return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
 
@@ -98,10 +100,6 @@ def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTraine
         files = tokenizer.vocab_files_names.values()
         if files and not any((Path(source) / file).exists() for file in files):  # it would be made without words
             raise ModelError(f"{source}: has no vocabulary ({', '.join(files)}). Is the folder complete?")
-    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None:
-        backend.no_padding()
-        backend.no_truncation()
     return tokenizer
 
 

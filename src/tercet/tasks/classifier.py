@@ -232,7 +232,7 @@ def _fit_sklearn(
         from threadpoolctl import threadpool_limits
     except ImportError as error:
         raise SettingError(
-            "scikit-learn is not installed: classifier = sklearn. Run `pip install scikit-learn` or use batched."
+            "scikit-learn is not installed: classifier = sklearn. Run: pip install 'tercet[sklearn]', or use batched."
         ) from error
     num_classes = int(classes.max()) + 1
     weights = torch.zeros(len(split_of_fit), num_classes, features.shape[1] + 1)

@@ -8,9 +8,9 @@ import numpy as np
 
 from tercet.errors import InputError, RowError
 from tercet.tasks.data import DataFolder, MissingDataError, number
-from tercet.tasks.metrics import average_precision
+from tercet.tasks.metrics import average_precision, unit
 from tercet.tasks.pairs import Pairs, score_paraphrase, score_spearman
-from tercet.tasks.task import Embed, Options, Result, Task, Vectors
+from tercet.tasks.task import Embed, Options, Result, Task
 
 _FORUMS = (
     "android",
@@ -42,7 +42,7 @@ def _askubuntu(data: DataFolder, embed: Embed, _options: Options) -> Result:
         if relevant.intersection(candidates):
             queries.append((columns[0], candidates, np.array([c in relevant for c in candidates])))
     ids = sorted({q for query, candidates, _ in queries for q in (query, *candidates)})
-    vectors = dict(zip(ids, _unit(embed([titles[q] for q in ids])), strict=True))
+    vectors = dict(zip(ids, unit(embed([titles[q] for q in ids])), strict=True))
     scores = [
         average_precision(relevant, np.stack([vectors[c] for c in candidates]) @ vectors[query])
         for query, candidates, relevant in queries
@@ -75,9 +75,9 @@ def _cqadupstack(data: DataFolder, embed: Embed, _options: Options) -> Result:
 def _map_at_100(corpus: dict[str, str], relevant: dict[str, list[str]], embed: Embed) -> float:
     pool = [question for question in corpus if question not in relevant]
     position = {question: i for i, question in enumerate(pool)}
-    documents = _unit(embed([corpus[question] for question in pool]))
+    documents = unit(embed([corpus[question] for question in pool]))
     queries = list(relevant)
-    vectors = _unit(embed([corpus[question] for question in queries]))
+    vectors = unit(embed([corpus[question] for question in queries]))
     scores = []
     for start in range(0, len(queries), _QUERY_BATCH):
         batch = vectors[start : start + _QUERY_BATCH] @ documents.T
@@ -98,7 +98,9 @@ def _twitter_url(data: DataFolder, embed: Embed, _options: Options) -> Result:
     folder = "twitter_url/test"
     first, second, labels = (list(data.lines(f"{folder}/{name}")) for name in ("a.toks", "b.toks", "sim.txt"))
     if not len(first) == len(second) == len(labels):
-        raise RowError(f"{labels[-1][0]}: {len(labels)} labels for {len(first)} and {len(second)} texts.")
+        raise RowError(
+            f"{folder}/sim.txt:{len(labels)}: {len(labels)} labels for {len(first)} and {len(second)} texts."
+        )
     aligned = zip(first, second, labels, strict=True)
     return score_paraphrase(
         Pairs.of((a, b, number(label, where, low=0, high=1)) for (_, a), (_, b), (where, label) in aligned), embed
@@ -119,7 +121,7 @@ def _pit(data: DataFolder, embed: Embed, _options: Options) -> Result:
 
 def _biosses(data: DataFolder, embed: Embed, _options: Options) -> Result:
     rows = data.columns("biosses/pairs.tsv", 3)
-    next(rows)
+    next(rows, None)
     pairs = Pairs.of((c[0], c[1], number(c[2], where, low=0, high=4)) for where, c in rows)
     return score_spearman({"pairs": pairs}, embed)
 
@@ -137,10 +139,6 @@ def _read_json(data: DataFolder, name: str) -> Any:
         return json.loads(data.path(name).read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{name}: is not JSON ({error}). Fetch the file again.") from error
-
-
-def _unit(vectors: Vectors) -> Vectors:
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12), np.float32)
 
 
 TASKS = [

@@ -4,7 +4,7 @@ import numpy as np
 
 from tercet.errors import InputError
 from tercet.tasks.data import DataFolder
-from tercet.tasks.metrics import Array
+from tercet.tasks.metrics import Array, unit
 from tercet.tasks.pairs import Pairs
 from tercet.tasks.sts import load_stsb
 from tercet.tasks.task import Embed, Options, Result, Task
@@ -52,8 +52,7 @@ def measure(pairs: Pairs, embed: Embed) -> Result:
     positive = pairs.gold > POSITIVE_ABOVE
     if not positive.any():
         raise InputError(f"geometry: no pair has a score above {POSITIVE_ABOVE:g}. Give pairs scored from 0 to 5.")
-    vectors = np.asarray(embed(pairs.texts), np.float64)
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    vectors = unit(np.asarray(embed(pairs.texts), np.float64))
     first, second = vectors[: len(positive)][positive], vectors[len(positive) :][positive]
     return {
         "metric": "uniformity",
@@ -71,7 +70,8 @@ def measure(pairs: Pairs, embed: Embed) -> Result:
 
 def _geometry(data: DataFolder, embed: Embed, _options: Options) -> Result:
     split = "test" if data.has("senteval/STS/STSBenchmark/sts-test.csv") else "dev"
-    return measure(load_stsb(data, split)[split], embed) | {"set": f"STS-B {split}"}
+    note = {} if split == "test" else {"note": "on STS-B dev: the test set is not there"}
+    return measure(load_stsb(data, split)[split], embed) | {"set": f"STS-B {split}"} | note
 
 
 TASKS = [Task("geometry", _geometry)]

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tercet.encoder import Vectors
 from tercet.errors import InputError, RowError
 from tercet.tasks.data import DataFolder, MissingDataError, number
 from tercet.tasks.logistic import ClassifierSettings
 from tercet.tasks.metrics import Array, accuracy, cosine, f1, matthews, pearson, spearman
 from tercet.tasks.probe import fit_streaming
-from tercet.tasks.task import Embed, Options, Result, Task, Vectors
+from tercet.tasks.task import Embed, Options, Result, Task
 
 _HELD_OUT = 0.05
 _ENTAILMENT = {"entailment": 0, "not_entailment": 1, "0": 0, "1": 1}
@@ -64,24 +65,29 @@ _METRICS = {"accuracy": accuracy, "matthews": matthews}
 class _Set:
     """The rows of one file: texts, or pairs of texts, and their labels or scores."""
 
-    name: str
     texts: tuple[list[str], ...]
     gold: Array
+    num_skipped: int
 
 
 def _read(data: DataFolder, glue: _Glue, name: str) -> _Set:
-    rows = [
-        (*(record[column] for column in glue.text), _gold(record[glue.label], glue, where))
-        for where, record in _records(data, glue, name)
-    ]
+    rows, num_skipped = [], 0
+    for where, record in _records(data, glue, name):
+        if record is None:
+            num_skipped += 1
+        else:
+            rows.append((*(record[column] for column in glue.text), _gold(record[glue.label], glue, where)))
     if not rows:
         raise InputError(f"{name}: has no rows. Fetch the file again.")
     *texts, gold = (list(column) for column in zip(*rows, strict=True))
-    return _Set(name, tuple(texts), np.array(gold))
+    return _Set(tuple(texts), np.array(gold), num_skipped)
 
 
-def _records(data: DataFolder, glue: _Glue, name: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the records of a GLUE file with GLUE's column names: TSV, JSONL, or JSON with text_a and text_b."""
+def _records(data: DataFolder, glue: _Glue, name: str) -> Iterator[tuple[str, dict[str, str] | None]]:
+    """Yield the records of a GLUE file with GLUE's column names: TSV, JSONL, or JSON with text_a and text_b.
+
+    QQP's original files have a few rows that are cut off: None stands for them.
+    """
     others = (("text_a", "text_b"), _PAIR)
     renamed = {"label": glue.label} | {old: new for pair in others for old, new in zip(pair, glue.text, strict=False)}
     if name.endswith((".json", ".jsonl")):
@@ -91,9 +97,13 @@ def _records(data: DataFolder, glue: _Glue, name: str) -> Iterator[tuple[str, di
     header = glue.columns
     if name.endswith("_rmib.txt"):
         header = (*glue.text, glue.label)
-    for where, columns in data.columns(name, len(header) if header else None):
+    lenient = glue.folder == "QQP"
+    for where, columns in data.columns(name, 1 if lenient else len(header) if header else None):
         if header is None:
             header = tuple(columns)
+            continue
+        if lenient and len(columns) < len(header):
+            yield where, None
             continue
         record = dict(zip(header, columns, strict=False))
         known = record if glue.text[0] in record else {renamed.get(key, key): value for key, value in record.items()}
@@ -164,10 +174,14 @@ def _run(name: str, glue: _Glue) -> Callable[[DataFolder, Embed, Options], Resul
             if glue.labels is not None:
                 raise MissingDataError(f"glue/{glue.folder}/train.tsv: not in {data.root}. {name} needs training rows.")
             protocol = "cosine alone: there is no training file"
+            result["note"] = protocol
             return {"metric": "spearman", "score": result["cosine_spearman"], "protocol": protocol} | result
         train = _read(data, glue, train_name)
         predicted = _fit_and_predict(glue, train, dev_vectors, embed, options)
-        result["num_train"] = len(train.gold)
+        result |= {"num_train": len(train.gold), "num_skipped": train.num_skipped + dev.num_skipped}
+        samples = [name for name in (train_name, dev_name) if not name.startswith("glue/")]
+        if samples:
+            result["note"] = f"not GLUE's own files: {', '.join(samples)}"
         features = "u" if len(glue.text) == 1 else "u, v, |u-v|, u*v" if glue.ordered else "|u-v|, u*v"
         protocol = f"linear classifier on [{features}], 5% of the training rows stop it and pick L2, dev is scored"
         score = spearman(predicted, dev.gold) if glue.labels is None else _METRICS[glue.metric](predicted, dev.gold)

@@ -8,10 +8,14 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
+def unit(vectors: Array) -> Array:
+    """Scale vectors to length 1."""
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))
+
+
 def cosine(a: Array, b: Array) -> Array:
     """Return the cosine of each row of `a` with the same row of `b`."""
-    lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-    return np.asarray((a * b).sum(-1) / np.maximum(lengths, 1e-12))
+    return np.asarray((unit(a) * unit(b)).sum(-1))
 
 
 def pearson(a: Array, b: Array) -> float:

@@ -3,6 +3,7 @@
 | kind | columns | metric |
 |---|---|---|
 | scored | sentence1, sentence2, score | Spearman of the cosine |
+| geometry | sentence1, sentence2, score (0 to 5) | alignment, uniformity, anisotropy |
 | paraphrase | sentence1, sentence2, label (0 or 1) | average precision of the cosine |
 | rerank | query, candidate, label (0 or 1) | MAP over queries |
 | labelled | text, label | accuracy of logistic regression, nested 10-fold |
@@ -17,6 +18,7 @@ from tercet.errors import InputError, RowError, SettingError
 from tercet.rows.formats import format_of, read_records
 from tercet.tasks.classifier import score_nested
 from tercet.tasks.data import DataFolder
+from tercet.tasks.geometry import measure
 from tercet.tasks.logistic import ClassifierSettings
 from tercet.tasks.metrics import average_precision, cosine
 from tercet.tasks.pairs import Pairs, score_paraphrase, score_spearman
@@ -24,6 +26,7 @@ from tercet.tasks.task import Embed, Options, Result, Task
 
 _COLUMNS = {
     "scored": ("sentence1", "sentence2", "score"),
+    "geometry": ("sentence1", "sentence2", "score"),
     "paraphrase": ("sentence1", "sentence2", "label"),
     "rerank": ("query", "candidate", "label"),
     "labelled": ("text", "label"),
@@ -70,7 +73,7 @@ def _pairs(rows: list[tuple[Any, ...]], *, binary: bool) -> Pairs:
 def _gold(value: Any, where: str, *, binary: bool) -> float:
     try:
         gold = float(value)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise RowError(f"{where}: {value!r} is no number. Fix the row.") from error
     if not np.isfinite(gold) or (binary and gold not in (0.0, 1.0)):
         raise RowError(f"{where}: {value!r} is not {'0 or 1' if binary else 'a finite number'}. Fix the row.")
@@ -79,6 +82,10 @@ def _gold(value: Any, where: str, *, binary: bool) -> float:
 
 def _scored(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
     return score_spearman({"file": _pairs(rows, binary=False)}, embed)
+
+
+def _geometry(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
+    return measure(_pairs(rows, binary=False), embed)
 
 
 def _paraphrase(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
@@ -119,4 +126,10 @@ def _labelled(rows: list[tuple[Any, ...]], embed: Embed, options: Options) -> Re
     }
 
 
-_SCORERS = {"scored": _scored, "paraphrase": _paraphrase, "rerank": _rerank, "labelled": _labelled}
+_SCORERS = {
+    "scored": _scored,
+    "geometry": _geometry,
+    "paraphrase": _paraphrase,
+    "rerank": _rerank,
+    "labelled": _labelled,
+}

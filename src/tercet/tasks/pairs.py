@@ -21,6 +21,9 @@ class Pairs:
     @classmethod
     def of(cls, rows: Iterable[tuple[str, str, float]]) -> "Pairs":
         """Collect (text, text, gold) rows."""
+        rows = list(rows)
+        if not rows:
+            raise InputError("no pairs with a score or label were found. Check the files.")
         first, second, gold = zip(*rows, strict=True)
         return cls(list(first), list(second), np.array(gold, np.float64))
 

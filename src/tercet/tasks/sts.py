@@ -42,7 +42,8 @@ def _load_year(data: DataFolder, name: str) -> dict[str, Pairs]:
         inputs = list(data.columns(f"{folder}/STS.input.{subset}.txt", 2))
         golds = list(data.lines(f"{folder}/STS.gs.{subset}.txt"))
         if len(inputs) != len(golds):
-            raise RowError(f"{golds[-1][0]}: {len(golds)} scores for {len(inputs)} pairs. Fetch the files again.")
+            name = f"{folder}/STS.gs.{subset}.txt"
+            raise RowError(f"{name}:{len(golds)}: {len(golds)} scores for {len(inputs)} pairs. Fetch the files again.")
         subsets[subset] = Pairs.of(
             (columns[0], columns[1], number(gold, where, low=0, high=5))
             for (_, columns), (where, gold) in zip(inputs, golds, strict=True)
@@ -59,7 +60,7 @@ def load_stsb(data: DataFolder, split: str) -> dict[str, Pairs]:
 
 def _load_sick(data: DataFolder) -> dict[str, Pairs]:
     rows = data.columns("senteval/SICK/SICK_test_annotated.txt", 5)
-    next(rows)
+    next(rows, None)
     return {"test": Pairs.of((c[1], c[2], number(c[3], where, low=1, high=5)) for where, c in rows)}
 
 

@@ -4,12 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tercet.encoder import Vectors
 from tercet.tasks.data import DataFolder
-
-Vectors = NDArray[np.float32]
 
 Result = dict[str, Any]
 """`metric`, `score` (x 100), `num`, `protocol`, and whatever else a task has to say."""

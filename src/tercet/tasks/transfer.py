@@ -115,9 +115,11 @@ def _run_mrpc(data: DataFolder, embed: Embed, options: Options) -> Result:
 
 def _read_mrpc(data: DataFolder, embed: Embed, split: str) -> tuple[Array, Array]:
     rows = data.columns(f"senteval/MRPC/msr_paraphrase_{split}.txt", 5)
-    next(rows)
+    next(rows, None)
     triples = [(c[3].strip(), c[4].strip(), _binary(c[0], where)) for where, c in rows]
     triples.sort(key=lambda row: (len(row[0].split()), len(row[1].split()), row[2]))
+    if not triples:
+        raise InputError(f"msr_paraphrase_{split}.txt: has no rows. Fetch the file again.")
     first, second, labels = zip(*triples, strict=True)
     vectors = embed([*first, *second])
     u, v = vectors[: len(first)], vectors[len(first) :]

@@ -4,14 +4,13 @@ import numpy as np
 
 from tercet.errors import RowError
 from tercet.tasks.data import DataFolder, MissingDataError
+from tercet.tasks.metrics import unit
 from tercet.tasks.task import Embed, Options, Result, Task
 
 
 def retrieval_accuracy(source: np.ndarray, target: np.ndarray) -> tuple[float, float]:
     """Return the share of rows whose nearest row on the other side is their own: source to target, and back."""
-    source = source / np.maximum(np.linalg.norm(source, axis=-1, keepdims=True), 1e-12)
-    target = target / np.maximum(np.linalg.norm(target, axis=-1, keepdims=True), 1e-12)
-    cosines = source @ target.T
+    cosines = unit(source) @ unit(target).T
     own = np.arange(len(cosines))
     return float(np.mean(cosines.argmax(1) == own)), float(np.mean(cosines.argmax(0) == own))
 

@@ -1,0 +1,40 @@
+"""Vectors kept on disk for the next time."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from tercet.encoder.settings import Vectors
+from tercet.errors import OutputError
+from tercet.files import atomic_write, target_errors
+
+logger = logging.getLogger("tercet")
+
+
+def kept_vectors(file: Path | None, make: Callable[[], Vectors]) -> Vectors:
+    """Return the vectors in a file; where it is not there or is broken, make them and keep them.
+
+    Vectors that cannot be kept are no error: they are made again the next time, and a warning says so.
+
+    Args:
+        file: Where they are kept, under a name that says all that decides them; None to keep nothing.
+        make: Makes them.
+    """
+    if file is not None and file.exists():
+        try:
+            kept: Vectors = np.load(file, mmap_mode="r")
+            return kept
+        except (OSError, ValueError, EOFError) as error:
+            logger.warning("%s cannot be read and is made again: %s", file, error)
+    vectors = make()
+    if file is not None:
+        try:
+            with target_errors(file.parent):
+                file.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(file) as stream:
+                np.save(stream, vectors)
+        except OutputError as error:
+            logger.warning("vectors are not kept for the next time: %s", error)
+    return vectors
