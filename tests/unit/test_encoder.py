@@ -183,8 +183,9 @@ def test_embedding_leaves_a_tower_in_training_as_it_was(tiny):
 
 
 def test_encode_refuses_what_it_would_not_do(tiny):
-    with pytest.raises(TypeError, match="prompt"):
+    with pytest.raises(SettingError, match="'prompt'"):
         tiny().encode(["a"], prompt="query: ")
+    assert tiny().encode(["a"], prompt=None, prompt_name=None).shape == (1, 256)
     assert tiny().encode(["a"], truncate_dim=5).shape == (1, 5)
 
 

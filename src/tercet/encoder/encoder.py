@@ -216,13 +216,20 @@ class Encoder:
         convert_to_tensor: bool = False,
         convert_to_numpy: bool = True,
         batch_size: int | None = None,
+        **others: Any,
     ) -> Any:
         """Do as `embed`, under the name and with the arguments that other tools call.
 
         One text gives one vector. As there, `normalize_embeddings` can ask for length 1, not forbid it. Batches are cut
         by tokens, so `batch_size` is not needed; `convert_to_numpy` is what happens anyway.
+
+        Raises:
+            SettingError: Another argument was given (`prompt`), and is not None.
         """
         del batch_size, convert_to_numpy
+        unknown = [name for name, value in others.items() if value is not None]
+        if unknown:
+            raise SettingError(f"encode has no {unknown[0]!r}. Set it when the encoder is loaded, or call embed.")
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
         vectors = self.embed(
             texts, normalize=normalize_embeddings or None, dims=truncate_dim, progress=bool(show_progress_bar)
