@@ -20,7 +20,8 @@ import numpy as np
 
 from tercet.encoder import Encoder, standalone
 from tercet.encoder.batches import pad
-from tercet.encoder.exported import EXPORT_FILE, Exported
+from tercet.encoder.exported import GRAPHS, Exported
+from tercet.encoder.folder import EXPORT_FILE
 from tercet.errors import ModelError, OutputError, SettingError
 from tercet.files import atomic_folder, target_errors, write_json
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     import openvino
 
 _NEEDS = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "openvino": ("onnx", "onnxscript", "openvino")}
-_GRAPHS = {"onnx": "model.onnx", "openvino": "model.xml"}
 
 _AXES = {"input_ids": {0: "batch", 1: "length"}, "attention_mask": {0: "batch", 1: "length"}}
 
@@ -48,6 +48,12 @@ _SAMPLE = (
 """What every export is tried with before it is kept: texts of other lengths and number than were traced."""
 
 
+_INT8_NOTE = """
+The weights of matrix products are 8-bit numbers. Where activations are quantised too, for a whole batch at once, a
+vector depends a little on the texts beside it.
+"""
+
+
 @dataclass(frozen=True)
 class Difference:
     """How the vectors of an exported graph differ from the encoder's own, over a few sample texts."""
@@ -56,7 +62,24 @@ class Difference:
     min_cosine: float
 
 
-def export(encoder: Encoder, out: str | Path, *, format: str, int8: bool = False) -> Difference:  # noqa: A002
+def check_format(name: str) -> None:
+    """Make sure that a format is known and its packages are installed.
+
+    Raises:
+        SettingError: It is not; the message says what to install.
+    """
+    if name not in _NEEDS:
+        raise SettingError(f"format {name!r}: there is none of that name. Known: {', '.join(_NEEDS)}.")
+    for package in _NEEDS[name]:
+        try:
+            import_module(package)
+        except ImportError as error:
+            raise SettingError(
+                f"format {name!r}: {package} is not installed. Run: pip install 'tercet[{name}]'"
+            ) from error
+
+
+def export(encoder: Encoder, out: str | Path, *, format: str, int8: bool = False) -> Difference:
     """Write an encoder as a graph from token ids to vectors, in place of an earlier export.
 
     The graph takes `input_ids` and `attention_mask`, int64 [batch, length], and gives `sentence_embedding`, float32
@@ -77,15 +100,7 @@ def export(encoder: Encoder, out: str | Path, *, format: str, int8: bool = False
         ModelError: The graph does not give the encoder's vectors.
         OutputError: The folder cannot be written.
     """
-    if format not in _NEEDS:
-        raise SettingError(f"format {format!r}: there is none of that name. Known: {', '.join(_NEEDS)}.")
-    for package in _NEEDS[format]:
-        try:
-            import_module(package)
-        except ImportError as error:
-            raise SettingError(
-                f"format {format!r}: {package} is not installed. Run: pip install 'tercet[{format}]'"
-            ) from error
+    check_format(format)
     if isinstance(encoder, Exported):
         raise SettingError("an exported model cannot be exported again. Load the model that it was made from.")
     target = Path(out)
@@ -93,7 +108,7 @@ def export(encoder: Encoder, out: str | Path, *, format: str, int8: bool = False
         if target.is_dir() and any(target.iterdir()) and not (target / EXPORT_FILE).exists():
             raise OutputError(f"{target}: holds other files than an export, which would be lost. Name a new folder.")
     with atomic_folder(target) as folder:
-        graph = folder / _GRAPHS[format]
+        graph = folder / GRAPHS[format]
         with _quiet(), tempfile.TemporaryDirectory(dir=folder) as scratch:
             plain = Path(scratch) / "model.onnx" if int8 or format == "openvino" else graph
             _write_onnx(encoder, plain)
@@ -129,7 +144,7 @@ def _write_onnx(encoder: Encoder, file: Path) -> None:
 
 @contextlib.contextmanager
 def _traceable(tower: Any) -> Iterator[None]:
-    """Put a tower in evaluation mode, with attention written out: torch cannot translate its fused one for any length."""
+    """Put a tower in evaluation mode, with attention written out: torch cannot translate its fused one."""
     training, attention = tower.training, tower.backbone.config._attn_implementation
     tower.eval()
     tower.backbone.set_attn_implementation("eager")
@@ -203,13 +218,14 @@ def _write_rest(encoder: Encoder, folder: Path, about: dict[str, Any], differenc
     before, after = tokens.frame
     settings = about | {
         **encoder.settings,
+        "prompts": encoder.prompts,
         "dims": encoder.dim,
         "lowercase": tokens.lowercase,
         "prefix": tokens.prompt.prefix,
         "ids_before": before,
         "ids_after": after,
         "pad_id": tokens.pad_id,
-        "num_parameters": sum(parameter.numel() for parameter in encoder.tower.parameters()),
+        "num_parameters": encoder.num_parameters,
         "source": encoder.fingerprint(),
         "max_error": difference.max_error,
         "min_cosine": difference.min_cosine,
@@ -226,11 +242,7 @@ def _page(settings: dict[str, Any], *, alone: bool) -> str:
     runtime = {"onnx": "onnxruntime", "openvino": "openvino"}[settings["format"]]
     difference = f"The largest difference from the model's own vectors was {settings['max_error']:.1e}."
     if settings["int8"]:
-        difference = (
-            f"Weights of matrix products are 8-bit numbers: the lowest cosine with the model's own vectors was "
-            f"{settings['min_cosine']:.4f}. Where activations are quantised too, a vector depends a little on the texts "
-            "beside it."
-        )
+        difference = f"The lowest cosine with the model's own vectors was {settings['min_cosine']:.4f}."
     script = f"""
 Without Tercet:
 
@@ -239,14 +251,16 @@ Without Tercet:
 """
     return f"""# A sentence encoder for {runtime}
 
-`{settings["graph"]}` takes `input_ids` and `attention_mask` (int64, batch x length, any of both up to
-{settings["max_tokens"]} tokens) and gives `sentence_embedding` (float32, batch x {settings["dims"]}), \
-{"scaled to length 1" if settings["normalize"] else "not scaled"}.
-`exported.json` says how a text becomes ids. Measured on {len(_SAMPLE)} sentences when it was exported: {difference}
-{script if alone else ""}
-With Tercet (`pip install 'tercet[{settings["format"]}]'`), from the folder above this one:
+`{settings["graph"]}` takes `input_ids` and `attention_mask`, int64 [batch, length], up to {settings["max_tokens"]}
+tokens a text, and gives `sentence_embedding`, float32 [batch, {settings["dims"]}].
+`exported.json` says how a text becomes ids.
 
-    tercet embed sentences.txt --model FOLDER --out vectors.npy
+Measured on {len(_SAMPLE)} sentences when it was exported: {difference}
+{_INT8_NOTE if settings["int8"] else ""}{script if alone else ""}
+With Tercet:
+
+    pip install 'tercet[{settings["format"]}]'
+    tercet embed sentences.txt --model THIS_FOLDER --out vectors.npy
 """
 
 
