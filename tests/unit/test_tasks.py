@@ -13,7 +13,7 @@ import torch
 from tercet import InputError, NonFiniteError, RowError, SettingError
 from tercet.evaluate import GROUPS, TASKS, choose_tasks, evaluate
 from tercet.tasks.geometry import alignment, anisotropy, uniformity
-from tercet.tasks.speed import _forget_peak, _peak_rss_gb
+from tercet.tasks.measure import forget_peak, peak_rss_gb
 from tercet.tasks.translation import retrieval_accuracy
 
 RNG = np.random.default_rng(1)
@@ -556,11 +556,11 @@ def test_speed_is_measured_for_every_length_batch_and_precision(tiny, monkeypatc
 
 
 def test_the_peak_of_memory_is_of_each_measurement_alone():
-    _forget_peak()
-    before = _peak_rss_gb()
+    forget_peak()
+    before = peak_rss_gb()
     block = np.ones(30_000_000)
-    with_block = _peak_rss_gb()
+    with_block = peak_rss_gb()
     del block
-    _forget_peak()
+    forget_peak()
     assert with_block - before > 0.2
-    assert _peak_rss_gb() < with_block - 0.2
+    assert peak_rss_gb() < with_block - 0.2
