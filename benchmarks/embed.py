@@ -3,16 +3,17 @@
     python benchmarks/embed.py [--quick] [--json FILE] [--shapes t5-small,t5-base] [--rounds N]
 
 Models have the named T5 shapes and random weights; sentences are real where TERCET_DATA is set (STS). All contestants
-run in turns, two threads each, tokenisation included. Ratios are of speed, round by round, against sentence-transformers
-in fp32 at its defaults; `encdec_over_enc` is what the decoder readout costs relative to the mean of the encoder (at
-`fast`; `_exact` and `_int8` at those). A contestant whose vectors differ too much from the reference is not measured.
-Rivals whose packages are missing run in virtual environments of their own, which are made on demand.
+run in turns, two threads each, tokenisation included. Ratios are of speed, round by round, against
+sentence-transformers in fp32 at its defaults; `encdec_over_enc` is what the decoder readout costs relative to the mean
+of the encoder (at `fast`; `_exact` and `_int8` at those). A contestant whose vectors differ too much from the reference
+is not measured. Rivals whose packages are missing run in virtual environments of their own, which are made on demand.
 """
 
 import argparse
 import json
 import os
 import platform
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -78,6 +79,7 @@ class Result:
         self.sentences_per_s: dict[str, Spread] = {}
         self.shares_of_peak: dict[str, Spread] = {}
         self.cosines: dict[str, dict[str, float]] = {}
+        self.cosine_of_different_sentences: dict[str, float] = {}
         self.peak_rss_gb: dict[str, float] = {}
         self.padding: dict[str, float] = {}
         self.peaks_gflops: dict[str, Spread] = {}
@@ -106,11 +108,14 @@ def running(shape: Shape, names: list[str], venvs: Path, result: Result) -> Iter
 
     try:
         with ThreadPoolExecutor(THREADS) as pool:
+            started = []
             for name in names:
                 try:
-                    pool.submit(start, name, _python_for(name, venvs))
+                    started.append(pool.submit(start, name, _python_for(name, venvs)))
                 except WorkerError as error:
                     result.skipped[f"{shape.name}/{name}"] = str(error)
+            for future in started:
+                future.result()
         yield {name: workers[name] for name in names if name in workers}
     finally:
         for worker in workers.values():
@@ -127,6 +132,11 @@ def _python_for(name: str, venvs: Path) -> Path:
 def check(shape: Shape, workers: dict[str, Worker], result: Result) -> list[str]:
     """Compare vectors with the reference's, and return the names of those that agree."""
     agreeing = []
+    if REFERENCE in workers:
+        vectors = np.load(shape.folder / f"{REFERENCE}.npy")
+        num = len(vectors)
+        total = float(np.square(vectors.sum(axis=0)).sum())
+        result.cosine_of_different_sentences[shape.name] = (total - num) / (num * (num - 1))
     for name in workers:
         contestant = CONTESTANTS[name]
         reference = REFERENCE if contestant.model == "enc" else "encdec_exact"
@@ -181,14 +191,12 @@ def _turn(worker: Worker) -> dict[str, Any]:
 def print_table(shape: Shape, names: list[str], result: Result) -> None:
     """Print what was measured of one shape."""
     padding = result.padding.get(f"{shape.name}/{REFERENCE}", float("nan"))
-    tokens = sum(shape.lengths) / len(shape.lengths)
-    print(
-        f"\n{shape.name}: {tokens:.1f} tokens a sentence; sentence-transformers pads them to {padding:.2f} times as many"
-    )
-    peaks = {
-        key.rpartition("/")[2]: s["median"] for key, s in result.peaks_gflops.items() if key.startswith(shape.name)
-    }
-    print("matrix-product peak, GFLOP/s: " + ", ".join(f"{name} {rate:.0f}" for name, rate in peaks.items()))
+    print(f"\n{shape.name}: {sum(shape.lengths):,} tokens; sentence-transformers pads to {padding:.2f} times as many")
+    peaks = {key: gflops["median"] for key, gflops in result.peaks_gflops.items() if key.startswith(f"{shape.name}/")}
+    print("matrix products, GFLOP/s: " + ", ".join(f"{key.partition('/')[2]} {peaks[key]:.0f}" for key in peaks))
+    if shape.name in result.cosine_of_different_sentences:
+        different = result.cosine_of_different_sentences[shape.name]
+        print(f"cosine: the least with the reference; of different sentences {different:.4f} on average")
     print(f"{'':18}{'sentences/s':>12}{'ratio':>8}{'from':>7}{'to':>7}{'of peak':>9}{'cosine':>9}{'GB':>6}")
     for name in names:
         key = f"{shape.name}/{name}"
@@ -270,10 +278,11 @@ def main() -> None:
                 finally:
                     workers[PEAK].end()
             print_table(shape, names, result)
-    sentences = {"num": len(texts), "source": source, "tokens_per_sentence": sum(shape.lengths) / len(texts)}
-    if options.json:
-        content = {"machine": facts, "sentences": sentences, "rounds": options.rounds, **vars(result)}
-        options.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            shutil.rmtree(shape.folder)
+            if options.json:
+                sentences = {"num": len(texts), "source": source, "num_tokens": sum(shape.lengths)}
+                content = {"machine": facts, "sentences": sentences, "rounds": options.rounds, **vars(result)}
+                options.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

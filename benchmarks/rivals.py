@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ Engine = Callable[[Iterator[Batch]], Iterable[Vectors]]
 class SentenceTransformers:
     """The reference: `encode` with nothing asked for."""
 
-    def __init__(self, folder: Path, dtype: str) -> None:
+    def __init__(self, folder: Path, _texts: list[str], *, dtype: str) -> None:
         self.model = sentence_transformer(folder, dtype=dtype)
         self.padded_tokens = 0
         self.model[0].register_forward_pre_hook(self._count)
@@ -61,12 +62,16 @@ class Sorted:
 
     def __call__(self, texts: list[str]) -> Vectors:
         """Embed texts."""
+        order, batches = self.batches(texts)
+        return np.concatenate(list(self.engine(batches)))[np.argsort(order)]
+
+    def batches(self, texts: list[str]) -> tuple[list[int], Iterator[Batch]]:
+        """Return the order that texts are taken in, and the batches."""
         self.padded_tokens = 0
         ids = [encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts)]
         order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
-        batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
-        vectors = np.concatenate(list(self.engine(self._pad([ids[i] for i in batch]) for batch in batches)))
-        return vectors[np.argsort(order)]
+        rows = [ids[i] for i in order]
+        return order, (self._pad(rows[start : start + BATCH]) for start in range(0, len(rows), BATCH))
 
     def _pad(self, rows: list[list[int]]) -> Batch:
         ids = np.zeros((len(rows), len(rows[0])), np.int64)
@@ -123,7 +128,8 @@ def load_onnx(folder: Path, _texts: list[str], *, int8: bool) -> Embed:
 
     file, names = folder / f"{'int8' if int8 else 'fp32'}.onnx", ["input_ids", "attention_mask"]
     model, example = graph(folder, attn_implementation="eager")
-    shapes = dict.fromkeys(names, {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")})
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    shapes = {name: axes for name in names}
     torch.onnx.export(model, example, file, input_names=names, dynamic_shapes=shapes, dynamo=True, verbose=False)
     if int8:
         _forget_shapes(file)
@@ -151,18 +157,6 @@ def load_openvino(folder: Path, texts: list[str], *, int8: bool) -> Embed:
     """OpenVINO with a stream a thread, which is faster than one stream; int8 by static quantisation (NNCF)."""
     import openvino as ov
 
-    model, example = graph(folder)
-    converted = ov.convert_model(model, example_input=example)
-    precision = {} if int8 else {"INFERENCE_PRECISION_HINT": "f32"}
-    if int8:
-        import nncf
-
-        sample: list[Batch] = []
-        Sorted(folder, lambda batches: [sample.append(b) or np.empty((0, 1), np.float32) for b in batches])(texts[:300])
-        converted = nncf.quantize(converted, nncf.Dataset(sample), model_type=nncf.ModelType.TRANSFORMER)
-    streams = {"PERFORMANCE_HINT": "THROUGHPUT", "INFERENCE_NUM_THREADS": THREADS, "NUM_STREAMS": THREADS}
-    queue = ov.AsyncInferQueue(ov.Core().compile_model(converted, "CPU", streams | precision), THREADS)
-
     def run(batches: Iterator[Batch]) -> list[Vectors]:
         found: dict[int, Vectors] = {}
         queue.set_callback(lambda request, i: found.update({i: request.get_output_tensor().data.copy()}))
@@ -171,11 +165,23 @@ def load_openvino(folder: Path, texts: list[str], *, int8: bool) -> Embed:
         queue.wait_all()
         return [found[i] for i in sorted(found)]
 
-    return Sorted(folder, run)
+    embed = Sorted(folder, run)
+    model, example = graph(folder)
+    converted = ov.convert_model(model, example_input=example)
+    settings = {"PERFORMANCE_HINT": "THROUGHPUT", "INFERENCE_NUM_THREADS": THREADS, "NUM_STREAMS": THREADS}
+    if int8:
+        import nncf
+
+        sample = nncf.Dataset(list(embed.batches(texts[:300])[1]))
+        converted = nncf.quantize(converted, sample, model_type=nncf.ModelType.TRANSFORMER)
+    else:
+        settings["INFERENCE_PRECISION_HINT"] = "f32"  # it would take bf16 where the processor has it
+    queue = ov.AsyncInferQueue(ov.Core().compile_model(converted, "CPU", settings), THREADS)
+    return embed
 
 
 def load_ctranslate2(folder: Path, _texts: list[str], *, compute_type: str) -> Embed:
-    """CTranslate2. Its converter makes whole T5 models, of which it runs no encoder alone: so the encoder's part of it."""
+    """CTranslate2. Its converter makes only whole T5 models, so its parts are put together for an encoder alone."""
     import ctranslate2
     from ctranslate2.converters.transformers import _SUPPORTED_ACTIVATIONS, T5Loader
     from ctranslate2.specs.transformer_spec import TransformerEncoderModelSpec, TransformerEncoderSpec
@@ -222,47 +228,35 @@ class Contestant:
     """Who takes part, and what is needed for it."""
 
     load: Callable[[Path, list[str]], Embed]
+    """From the model's folder and the texts, of which static quantisation needs a sample."""
     precision: str
     """`fp32`, `bf16` or `int8`: what its vectors and its share of the peak are judged by."""
+    packages: tuple[str, ...] = ()
     model: str = "enc"
     """`enc`: the mean of the encoder; `encdec`: the first decoder output."""
-    packages: tuple[str, ...] = ()
     needs_bf16: bool = False
-    """Whether it is left out where the processor has no bf16, and would take hours."""
+    """Whether it is left out where the processor has no bf16 and would be many times slower than in fp32."""
 
 
-def _ours(precision: str, number: str, model: str = "enc") -> Contestant:
-    return Contestant(lambda folder, texts: load_tercet(folder, texts, precision=precision), number, model)
-
-
+ST = ("sentence_transformers>=6.2",)
 ONNX = ("onnx>=1.23", "onnxscript>=0.7", "onnxruntime>=1.31")
 OPENVINO = ("openvino>=2026.4", "nncf>=3.4")
-ST = ("sentence_transformers>=6.2",)
+CTRANSLATE2 = ("ctranslate2>=4.8",)
 
 CONTESTANTS = {
-    "st_fp32": Contestant(lambda folder, _: SentenceTransformers(folder, "float32"), "fp32", packages=ST),
-    "exact": _ours("exact", "fp32"),
-    "fast": _ours("fast", "bf16"),
-    "int8": _ours("int8", "int8"),
-    "encdec_exact": _ours("exact", "fp32", "encdec"),
-    "encdec_fast": _ours("fast", "bf16", "encdec"),
-    "encdec_int8": _ours("int8", "int8", "encdec"),
-    "st_bf16": Contestant(
-        lambda folder, _: SentenceTransformers(folder, "bfloat16"), "bf16", packages=ST, needs_bf16=True
-    ),
-    "onnx_fp32": Contestant(lambda folder, texts: load_onnx(folder, texts, int8=False), "fp32", packages=ONNX),
-    "onnx_int8": Contestant(lambda folder, texts: load_onnx(folder, texts, int8=True), "int8", packages=ONNX),
-    "openvino_fp32": Contestant(
-        lambda folder, texts: load_openvino(folder, texts, int8=False), "fp32", packages=OPENVINO
-    ),
-    "openvino_int8": Contestant(
-        lambda folder, texts: load_openvino(folder, texts, int8=True), "int8", packages=OPENVINO
-    ),
-    "ctranslate2_int8": Contestant(
-        lambda folder, texts: load_ctranslate2(folder, texts, compute_type="int8"),
-        "int8",
-        packages=("ctranslate2>=4.8",),
-    ),
+    "st_fp32": Contestant(partial(SentenceTransformers, dtype="float32"), "fp32", ST),
+    "exact": Contestant(partial(load_tercet, precision="exact"), "fp32"),
+    "fast": Contestant(partial(load_tercet, precision="fast"), "bf16"),
+    "int8": Contestant(partial(load_tercet, precision="int8"), "int8"),
+    "encdec_exact": Contestant(partial(load_tercet, precision="exact"), "fp32", model="encdec"),
+    "encdec_fast": Contestant(partial(load_tercet, precision="fast"), "bf16", model="encdec"),
+    "encdec_int8": Contestant(partial(load_tercet, precision="int8"), "int8", model="encdec"),
+    "st_bf16": Contestant(partial(SentenceTransformers, dtype="bfloat16"), "bf16", ST, needs_bf16=True),
+    "onnx_fp32": Contestant(partial(load_onnx, int8=False), "fp32", ONNX),
+    "onnx_int8": Contestant(partial(load_onnx, int8=True), "int8", ONNX),
+    "openvino_fp32": Contestant(partial(load_openvino, int8=False), "fp32", OPENVINO),
+    "openvino_int8": Contestant(partial(load_openvino, int8=True), "int8", OPENVINO),
+    "ctranslate2_int8": Contestant(partial(load_ctranslate2, compute_type="int8"), "int8", CTRANSLATE2),
 }
 REFERENCE = "st_fp32"
 

@@ -51,7 +51,7 @@ def _all_sentences() -> tuple[list[str], str]:
 
 
 def _generated(num: int) -> list[str]:
-    """Made-up words, common ones often and rare ones rarely; as many a sentence as in STS: 11 in the middle, 40 at most."""
+    """Made-up words, common ones often and rare ones rarely; as many a sentence as in STS: 11 in the middle."""
     rng = np.random.default_rng(1)
     words = ["".join(rng.choice(SYLLABLES, rng.integers(1, 4))) for _ in range(8000)]
     common = 1 / np.arange(1, len(words) + 1)

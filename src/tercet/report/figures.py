@@ -109,8 +109,8 @@ def _speed(runs: Sequence[Run]) -> Iterator[Plan]:
         yield Plan(
             "Speed",
             "Sentences a second, as in Sentence-T5, Figure 5, on the machine of each run: medians, with bars from the "
-            "slowest to the fastest round. Own batches are those that an encoder forms where nothing is asked for. Both "
-            "axes are logarithmic.",
+            "slowest to the fastest round. Own batches are those that an encoder forms where nothing is asked for. "
+            "Both axes are logarithmic.",
             drawn,
         )
 
