@@ -13,7 +13,7 @@ import torch
 from tercet import InputError, NonFiniteError, RowError, SettingError
 from tercet.evaluate import GROUPS, TASKS, choose_tasks, evaluate
 from tercet.tasks.geometry import alignment, anisotropy, uniformity
-from tercet.tasks.measure import forget_peak, peak_rss_gb
+from tercet.tasks.measure import forget_peak, in_turns, peak_rss_gb, ratio, spread
 from tercet.tasks.translation import retrieval_accuracy
 
 RNG = np.random.default_rng(1)
@@ -546,6 +546,7 @@ def test_speed_is_measured_for_every_length_batch_and_precision(tiny, monkeypatc
     cells = {(c["words"], c["batch"]) for c in evaluate(Hashed(), tasks="speed")["tasks"]["speed"]["grid"]}
     assert cells == {(words, batch) for words in (8, 32, 128) for batch in (None, 1, 8, 32)}
     monkeypatch.setattr("tercet.tasks.speed._NUM_WORDS", (8,))
+    monkeypatch.setattr("tercet.tasks.speed._OWN_BATCHES_WORDS", 64)
     result = evaluate(tiny(), tasks="speed")["tasks"]["speed"]
     assert {(c["batch"], c["precision"]) for c in result["grid"]} >= {
         (b, p) for b in (None, 1, 8, 32) for p in ("exact", "fast")
