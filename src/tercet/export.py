@@ -48,12 +48,6 @@ _SAMPLE = (
 """What every export is tried with before it is kept: texts of other lengths and number than were traced."""
 
 
-_INT8_NOTE = """
-The weights of matrix products are 8-bit numbers. Where activations are quantised too, for a whole batch at once, a
-vector depends a little on the texts beside it.
-"""
-
-
 @dataclass(frozen=True)
 class Difference:
     """How the vectors of an exported graph differ from the encoder's own, over a few sample texts."""
@@ -89,8 +83,8 @@ def export(encoder: Encoder, out: str | Path, *, format: str, int8: bool = False
         encoder: What to export.
         out: The folder; written whole or not at all.
         format: `onnx` or `openvino`.
-        int8: Whether the weights of matrix products are stored as 8-bit numbers. ONNX Runtime then multiplies them with
-            activations that it quantises as they come; OpenVINO does that where the CPU has the instructions for it.
+        int8: Whether the weights of matrix products are stored as 8-bit numbers. ONNX Runtime then quantises
+            activations too, as they come; OpenVINO decides that by the CPU.
 
     Returns:
         The difference that was measured.
@@ -243,6 +237,10 @@ def _page(settings: dict[str, Any], *, alone: bool) -> str:
     difference = f"The largest difference from the model's own vectors was {settings['max_error']:.1e}."
     if settings["int8"]:
         difference = f"The lowest cosine with the model's own vectors was {settings['min_cosine']:.4f}."
+        if settings["format"] == "onnx":
+            difference += (
+                "\nActivations are quantised for a whole batch: a vector depends a little on the texts beside it."
+            )
     script = f"""
 Without Tercet:
 
@@ -256,7 +254,7 @@ tokens a text, and gives `sentence_embedding`, float32 [batch, {settings["dims"]
 `exported.json` says how a text becomes ids.
 
 Measured on {len(_SAMPLE)} sentences when it was exported: {difference}
-{_INT8_NOTE if settings["int8"] else ""}{script if alone else ""}
+{script if alone else ""}
 With Tercet:
 
     pip install 'tercet[{settings["format"]}]'
