@@ -23,10 +23,14 @@ def _with_text_keys(value: Any) -> Any:
     return {str(key): meaning for key, meaning in value.items()} if isinstance(value, Mapping) else value
 
 
+def _text_of_path(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
 class SourceSettings(_Settings):
     """One source of rows. A text alone stands for `{path: TEXT}`."""
 
-    path: str = Field(min_length=1)
+    path: Annotated[str, BeforeValidator(_text_of_path)] = Field(min_length=1)
     """A file; or a dataset of the hub: `hub:ID#CONFIG@SPLIT`; `#CONFIG` and `@SPLIT` (`train`) may be left out."""
 
     kind: FileKind | None = None
@@ -64,7 +68,7 @@ class SourceSettings(_Settings):
     @model_validator(mode="before")
     @classmethod
     def _path_alone(cls, value: Any) -> Any:
-        return {"path": str(value)} if isinstance(value, str | Path) else value
+        return {"path": value} if isinstance(value, str | Path) else value
 
     @model_validator(mode="after")
     def _fits(self) -> "SourceSettings":
