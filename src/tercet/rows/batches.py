@@ -11,6 +11,7 @@ from tercet.rows.stores import Feed
 T = TypeVar("T")
 
 _MAX_WAITING = 4  # batches of rows that wait at a time
+_MANY = 64  # batches of rows, at least, that are tried to fill one
 
 
 class Batches:
@@ -147,9 +148,9 @@ class _Queue:
                 self._waiting.append((slot, row))
             else:
                 self.num_left_out += 1
-            if num_clashes > self._lane.batch * self._lane.num_batches:
+            if num_clashes > self._lane.batch * max(self._lane.num_batches, _MANY):
                 raise InputError(
-                    f"rows: a whole epoch has no {self._lane.batch:,} rows without a text in common. "
+                    f"rows: {num_clashes:,} of them had no {self._lane.batch:,} without a text in common. "
                     "Lower the batch, or set no_duplicates: false."
                 )
         return rows
@@ -163,6 +164,6 @@ def _check_fits(state: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
     for name, value in identity.items():
         if state.get(name) != value:
             raise InputError(
-                f"rows: the position to go on from is of another {name} ({state.get(name)}, not {value}). "
+                f"rows: the position to go on from has {name} {state.get(name)}, and now it is {value}. "
                 "Go on with the data and settings that it was begun with, or start anew."
             )
