@@ -221,6 +221,8 @@ def _open(own: SourceSettings, wanted: RowKind, settings: RowSettings, reject: C
     _choose_columns(source)
     if not own.stream:
         _read(source, wanted, reject)
+    elif wanted == "triplets" and reader.kind == "labelled":
+        raise SettingError(f"{own.path}: grouping by premise needs all pairs at once. Set stream: false.")
     return source
 
 
@@ -236,7 +238,7 @@ def _format(own: SourceSettings) -> str:
 
 
 def _choose_columns(source: Source) -> None:
-    """Leave columns unread that are of no use, where their names are known beforehand."""
+    """Leave columns unread that are of no use, where their names are known before all is read."""
     names, reader = source.records.names, source.gate.reader
     if names is None:
         return
