@@ -249,6 +249,35 @@ def report(
         _say(f"{path}")
 
 
+@app.command(
+    epilog="Examples:\n\n"
+    "    tercet export --format onnx --out exported\n\n"
+    "    tercet export --model my-encoder --format openvino --int8 --out exported-int8\n\n"
+    "    tercet embed sentences.txt --model exported --out vectors.npy"
+)
+def export(
+    graph_format: Annotated[str, typer.Option("--format", help="onnx (for ONNX Runtime) or openvino.")],
+    out: Annotated[Path, typer.Option(help="The folder: graph, tokenizer, settings, and a script that runs it.")],
+    model: Model = DEFAULT_MODEL,
+    int8: Annotated[bool, typer.Option("--int8", help="Store the weights of matrix products in 8 bits.")] = False,
+    settings: Settings = None,
+    tokenizer: Tokenizer = None,
+    revision: Revision = None,
+    convert_pickle: ConvertPickle = False,
+) -> None:
+    """Write an encoder as a graph that runs without Tercet, in ONNX Runtime or OpenVINO."""
+    from tercet.export import check_format
+    from tercet.export import export as write_graph
+
+    check_format(graph_format)
+    encoder = _load(model, settings, tokenizer, revision, convert_pickle)
+    difference = write_graph(encoder, out, format=graph_format, int8=int8)
+    _say(
+        f"{out}: on sample texts the largest difference is {difference.max_error:.1e}, "
+        f"the lowest cosine {difference.min_cosine:.4f}"
+    )
+
+
 def _print_results(results: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.markup import escape

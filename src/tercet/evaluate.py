@@ -176,7 +176,7 @@ class VectorStore:
         self._cache: Path | None = None
         if isinstance(encoder, Encoder):
             self.precisions = _precisions_of(encoder, precision)
-            self.num_parameters = sum(parameter.numel() for parameter in encoder.tower.parameters())
+            self.num_parameters = encoder.num_parameters
             self._cache = cache
             self._key = f"{encoder.fingerprint()} {encoder.device.type}" if cache else ""
         self._longest: dict[str, int] = {}

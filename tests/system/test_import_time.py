@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-HEAVY = ["torch", "transformers", "sentence_transformers", "datasets", "pyarrow"]
+HEAVY = ["torch", "transformers", "sentence_transformers", "datasets", "pyarrow", "onnxruntime", "openvino"]
 
 LOADED = "import json, sys; print(json.dumps([name for name in {heavy} if name in sys.modules]), file=sys.stderr)"
 
@@ -21,7 +21,7 @@ def test_importing_tercet_imports_nothing_heavy(python, tmp_path):
     assert loaded == []
 
 
-@pytest.mark.parametrize("args", [["--help"], ["embed", "--help"], ["search", "--help"]])
+@pytest.mark.parametrize("args", [["--help"], ["embed", "--help"], ["search", "--help"], ["export", "--help"]])
 def test_help_imports_nothing_heavy(python, tmp_path, args):
     code = f"""
 import sys
