@@ -41,7 +41,7 @@ Column = Annotated[str | None, typer.Option(help="The column with the text (JSON
 Format = Annotated[
     str | None, typer.Option("--format", help="lines, jsonl, csv, tsv or parquet, where the ending does not tell.")
 ]
-Precision = Annotated[str, typer.Option(help="exact (fp32), fast (bf16), auto, or fp16 (not for T5).")]
+Precision = Annotated[str, typer.Option(help="exact (fp32), fast (bf16), int8, auto, or fp16 (not for T5).")]
 Dims = Annotated[int | None, typer.Option(help="Keep only the first numbers of each vector.")]
 
 
