@@ -153,7 +153,7 @@ def _traceable(tower: Any) -> Iterator[None]:
 def _quantize_onnx(source: Path, target: Path) -> None:
     """Quantise the weights of matrix products, each output by its own scale.
 
-    Unsigned weights, because products of unsigned with signed numbers overflow on CPUs without VNNI.
+    Unsigned weights, because products of unsigned with signed numbers can saturate on CPUs without VNNI.
     """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
