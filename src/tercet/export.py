@@ -126,13 +126,14 @@ def _write_onnx(encoder: Encoder, file: Path) -> None:
 
     free = torch.export.Dim.DYNAMIC
     ids, mask = (torch.ones((2, 8), dtype=torch.long, device=encoder.device) for _ in range(2))  # one would be shared
-    with torch.no_grad(), _traceable(encoder.tower):
-        program = torch.export.export(encoder.tower, (ids, mask), dynamic_shapes=({0: free, 1: free},) * 2)
-        graph = torch.onnx.export(
-            program, input_names=[*_AXES], output_names=["sentence_embedding"], dynamic_shapes=_AXES, verbose=False
-        )
-    if graph is None:
-        raise ModelError("torch made no graph of this model. It cannot be exported.")
+    names: dict[str, Any] = {"input_names": [*_AXES], "output_names": ["sentence_embedding"], "dynamic_shapes": _AXES}
+    try:
+        with torch.no_grad(), _traceable(encoder.tower):
+            program = torch.export.export(encoder.tower, (ids, mask), dynamic_shapes=({0: free, 1: free},) * 2)
+            graph: Any = torch.onnx.export(program, verbose=False, **names)
+    except RuntimeError as error:  # what all of torch's own errors are
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"torch cannot make a graph of this model ({reason}). It cannot be exported.") from error
     graph.save(file)
 
 

@@ -78,14 +78,16 @@ def test_an_exported_encoder_gives_equal_vectors_for_any_batch_and_length(export
 @pytest.mark.parametrize("name", EXACT)
 def test_the_graph_equals_the_forward_of_transformers(exported, name):
     encoder, folder, _ = exported(name)
-    ids = torch.randint(5, 40, (3, 11))
-    mask = torch.ones_like(ids)
-    mask[1, 4:] = 0
-    ids[mask == 0] = encoder.tokens.pad_id
-    with torch.inference_mode():
-        wanted = encoder.tower(ids, mask).numpy()
-    found = Encoder.load(folder)._run(ids.numpy(), mask.numpy())
-    assert np.abs(found - wanted).max() < 1e-5
+    loaded = Encoder.load(folder)
+    positions = encoder.tower.config.get("max_position_embeddings", 300)
+    for size in ((3, 11), (1, 1), (2, min(300, positions - 2))):
+        ids = torch.randint(5, 40, size)
+        mask = torch.ones_like(ids)
+        mask[1:2, size[1] // 2 :] = 0
+        ids[mask == 0] = encoder.tokens.pad_id
+        with torch.inference_mode():
+            wanted = encoder.tower(ids, mask).numpy()
+        assert np.abs(loaded._run(ids.numpy(), mask.numpy()) - wanted).max() < 1e-5
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -226,15 +228,22 @@ def test_the_fingerprint_of_an_export_is_its_own(exported, tmp_path):
     assert Encoder.load(copy).fingerprint() != fingerprint
 
 
-def test_exporting_leaves_the_encoder_as_it_was(tiny, tmp_path, monkeypatch):
+def test_a_model_that_cannot_be_traced_is_an_error_and_stays_as_it_was(tiny, tmp_path, monkeypatch):
     encoder = tiny("bert")
     encoder.tower.train()
     before = encoder.tower.backbone.config._attn_implementation
-    monkeypatch.setattr(torch.export, "export", lambda *_args, **_more: pytest.fail("stop here", pytrace=False))
-    with pytest.raises(pytest.fail.Exception, match="stop here"):
+
+    def fail(tower, *_args, **_more):
+        assert not tower.training
+        assert tower.backbone.config._attn_implementation == "eager" != before
+        raise RuntimeError("too strange\nat great length")
+
+    monkeypatch.setattr(torch.export, "export", fail)
+    with pytest.raises(ModelError, match=r"of this model \(too strange\)"):
         export(encoder, tmp_path / "out", format="onnx")
+    assert list(tmp_path.iterdir()) == []
     assert encoder.tower.training
-    assert encoder.tower.backbone.config._attn_implementation == before != "eager"
+    assert encoder.tower.backbone.config._attn_implementation == before
 
 
 def test_a_graph_that_is_off_is_not_kept(exported, tmp_path, monkeypatch):
