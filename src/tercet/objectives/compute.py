@@ -11,7 +11,7 @@ from tercet.encoder.tower import T5_FAMILY, Tower
 
 
 class ComputeSettings(BaseModel):
-    """What can be chosen about computing a batch; nothing of it but the precision changes what is learnt."""
+    """What can be chosen about computing a batch. Gradients are the same in any number of pieces, dropout aside."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -98,8 +98,8 @@ class Contrast:
         texts, columns = _lay_out(batch, self._encoder.device)
         columns = columns if gather is None else _join(columns, gather)
         temperature = self._trained.temperature()
-        if gather is not None and gather.rank > 0:  # every process has the whole loss: one of them counts
-            temperature = temperature.detach()
+        if gather is not None:
+            temperature = gather.share(temperature)
         metrics = {"temperature": temperature.item()}
 
         def loss(own: Tensor) -> Tensor:

@@ -40,3 +40,8 @@ class Gather:
         parts = self.parts(own)
         parts[self.rank] = own
         return torch.cat(parts)
+
+    def share(self, parameter: Tensor) -> Tensor:
+        """Return a parameter of the loss, which all processes compute: its gradient is this process's share."""
+        fixed = parameter.detach()
+        return fixed + (parameter - fixed) / self.world
