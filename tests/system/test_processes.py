@@ -23,12 +23,12 @@ def script():
     return module
 
 
-@pytest.mark.parametrize("name", ["contrast", "classify"])
-def test_two_processes_give_the_loss_and_gradients_of_one(tiny, tmp_path, script, name):
+@pytest.mark.parametrize(("name", "options"), [("contrast", []), ("classify", []), ("contrast", ["sharded"])])
+def test_two_processes_give_the_loss_and_gradients_of_one(tiny, tmp_path, script, name, options):
     tiny("t5", readout="enc-mean", projection=24).save(tmp_path / "model")
     command = [sys.executable, str(SCRIPT), name]
     children = [
-        subprocess.Popen([*command, str(rank), "2", str(tmp_path)], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen([*command, str(rank), "2", str(tmp_path), *options], stderr=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
     errors = [child.communicate(timeout=120)[1] for child in children]

@@ -12,10 +12,8 @@ from tercet.objectives.batch import merge_equal
 from tercet.objectives.compute import ComputeSettings
 from tercet.objectives.gather import Gather
 from tercet.objectives.replay import learn
-from tercet.rows.kinds import LabelledPair
+from tercet.rows.kinds import LABELS, LabelledPair
 from tercet.training.loop import StepResult
-
-LABELS = ("entailment", "neutral", "contradiction")
 
 
 class NliClassifier:
@@ -61,7 +59,7 @@ class NliClassifier:
             num_right = (scores.argmax(1) == labels).float().sum()
             return F.cross_entropy(scores, labels, reduction="sum") / num_rows
 
-        value, stats = learn(self._encoder, merged, loss, compute=self._compute)
+        value, stats = learn(self._encoder, merged, loss, compute=self._compute, gather=self._gather)
         accuracy = self._total(num_right) / num_rows
         metrics = {"accuracy": accuracy.item(), "truncated": stats.num_truncated / stats.num_texts}
         return StepResult(self._total(value).item(), metrics)

@@ -1,13 +1,15 @@
 """How a batch is computed: in which precision, in which pieces, and how much of it is kept in memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 from tercet.encoder.batches import batches_by_length
 from tercet.encoder.tower import T5_FAMILY, Tower
+from tercet.objectives.gather import Gather
 
 
 class ComputeSettings(BaseModel):
@@ -36,6 +38,9 @@ class Piece:
     kept: bool
     """Whether its activations stay in memory for the backward pass; else the forward pass is repeated there."""
 
+    idle: bool = False
+    """Whether it is computed for nothing, while other processes have more to do."""
+
 
 def cut(lengths: Sequence[int], tower: Tower, *, compute: ComputeSettings) -> list[Piece]:
     """Cut a batch into pieces of similar length, and keep the last ones as far as the memory goes.
@@ -51,6 +56,17 @@ def cut(lengths: Sequence[int], tower: Tower, *, compute: ComputeSettings) -> li
         budget -= len(rows) * longest * activation_bytes(tower, longest)
         pieces.append(Piece(rows, kept=budget >= 0))
     return pieces[::-1]
+
+
+def in_step(pieces: list[Piece], gather: Gather) -> list[Piece]:
+    """Return as many pieces as the other processes have, and as many kept ones: the first ones are not.
+
+    Where weights are divided among the processes, all of them have to be there whenever a layer is computed.
+    """
+    own = torch.tensor([[len(pieces), sum(not piece.kept for piece in pieces)]])
+    num, num_dropped = torch.cat(gather.parts(own)).amax(0).tolist()
+    idle = [Piece(pieces[-1].rows[-1:], kept=True, idle=True)] * (num - len(pieces))
+    return [replace(piece, kept=i >= num_dropped) for i, piece in enumerate([*pieces, *idle])]
 
 
 def activation_bytes(tower: Tower, length: int) -> int:

@@ -118,7 +118,7 @@ class Contrast:
                 margin=settings.margin,
             )
 
-        value, stats = learn(self._encoder, texts, loss, compute=self._compute)
+        value, stats = learn(self._encoder, texts, loss, compute=self._compute, gather=self._gather)
         return StepResult(value.item(), metrics | {"truncated": stats.num_truncated / stats.num_texts})
 
 

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from tercet.encoder import EmbedStats, Encoder
 from tercet.encoder.packed import embed_rows
-from tercet.objectives.compute import ComputeSettings, Piece, cut
+from tercet.objectives.compute import ComputeSettings, Piece, cut, in_step
+from tercet.objectives.gather import Gather
+from tercet.training.processes import is_sharded
 
 Forward = Callable[[list[int]], Tensor]
 """Which rows of the batch, to their vectors."""
@@ -22,7 +24,9 @@ Loss = Callable[[Tensor], Tensor]
 """The vectors of the whole batch, to one number. It is called once."""
 
 
-def learn(encoder: Encoder, texts: Sequence[str], loss: Loss, *, compute: ComputeSettings) -> tuple[Tensor, EmbedStats]:
+def learn(
+    encoder: Encoder, texts: Sequence[str], loss: Loss, *, compute: ComputeSettings, gather: Gather | None = None
+) -> tuple[Tensor, EmbedStats]:
     """Add the gradients of a loss of the texts' vectors to those of the encoder, and to those of the loss.
 
     Args:
@@ -30,6 +34,7 @@ def learn(encoder: Encoder, texts: Sequence[str], loss: Loss, *, compute: Comput
         texts: The texts of a batch; each is computed by itself, equal ones too.
         loss: A function of their vectors [n, width], which are in fp32 and not normalised.
         compute: How it is computed.
+        gather: The exchange with the other processes; None where there are none.
 
     Returns:
         The loss, and how many texts, tokens and truncated texts there were.
@@ -42,7 +47,10 @@ def learn(encoder: Encoder, texts: Sequence[str], loss: Loss, *, compute: Comput
     def forward(rows: list[int]) -> Tensor:
         return embed_rows(tower, [ids[i] for i in rows], pad_id=pad_id, dtype=dtype)
 
-    value = backward(forward, cut(lengths, tower, compute=compute), loss)
+    pieces = cut(lengths, tower, compute=compute)
+    if gather is not None and any(is_sharded(parameter) for parameter in tower.parameters()):
+        pieces = in_step(pieces, gather)
+    value = backward(forward, pieces, loss)
     return value, EmbedStats(len(texts), sum(lengths), sum(truncated))
 
 
@@ -53,8 +61,8 @@ def backward(forward: Forward, pieces: Sequence[Piece], loss: Loss) -> Tensor:
         states.append(_random_state())
         with torch.set_grad_enabled(piece.kept):
             outputs.append(forward(piece.rows))
-    order = torch.tensor([row for piece in pieces for row in piece.rows])
-    vectors = torch.cat(outputs).detach()[order.argsort()].requires_grad_()
+    order = torch.tensor([row for piece in pieces if not piece.idle for row in piece.rows])
+    vectors = torch.cat(outputs)[: len(order)].detach()[order.argsort()].requires_grad_()
     value = loss(vectors)
     value.backward()
     gradient, end = cast(Tensor, vectors.grad), _random_state()
@@ -63,7 +71,7 @@ def backward(forward: Forward, pieces: Sequence[Piece], loss: Loss) -> Tensor:
         if not piece.kept:
             _set_random_state(state)
             output = forward(piece.rows)
-        output.backward(gradient[piece.rows])
+        output.backward(torch.zeros_like(output) if piece.idle else gradient[piece.rows])
     _set_random_state(end)
     return value.detach()
 
