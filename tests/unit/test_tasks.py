@@ -12,7 +12,7 @@ import torch
 
 from tercet import InputError, NonFiniteError, RowError, SettingError
 from tercet.evaluate import GROUPS, TASKS, choose_tasks, evaluate
-from tercet.tasks.geometry import alignment, anisotropy, uniformity
+from tercet.geometry import alignment, anisotropy, uniformity
 from tercet.tasks.speed import _forget_peak, _peak_rss_gb
 from tercet.tasks.translation import retrieval_accuracy
 
