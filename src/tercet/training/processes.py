@@ -89,6 +89,7 @@ class Processes:
             )
             if isinstance(part, FSDPModule):
                 part.set_gradient_divide_factor(1.0)  # gradients are summed, as sum_gradients does
+                part.set_force_sum_reduction_for_comms(True)  # gloo knows no other reduction
         register_fsdp_forward_method(module, entry)
 
 
