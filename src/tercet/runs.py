@@ -29,8 +29,7 @@ def locked(folder: Path) -> Iterator[None]:
     """
     with target_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        others = [path for path in folder.iterdir() if path.name != _LOCK]
-        if others and not (folder / RECIPE).exists():
+        if any(folder.iterdir()) and not (folder / _LOCK).exists():
             raise OutputError(f"{folder}: holds other files than a run. Name a new folder.")
         stream = (folder / _LOCK).open("w")
     with stream:

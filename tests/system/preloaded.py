@@ -17,7 +17,16 @@ import sys
 import traceback
 from importlib import import_module
 
-MODULES = ["pyarrow.parquet", "pydantic.main", "rich.progress", "tercet.cli", "tercet.search", "tercet.embed"]
+MODULES = [
+    "accelerate.state",
+    "pyarrow.parquet",
+    "pydantic.main",
+    "rich.progress",
+    "tercet.cli",
+    "tercet.embed",
+    "tercet.pipeline",
+    "tercet.search",
+]
 
 
 def become(*, args, folder, stdin, stdout, stderr, max_file_bytes):

@@ -281,9 +281,7 @@ def test_pieces_keep_the_end_of_a_batch_as_far_as_memory_goes(tiny):
     tokens_gb = activation_bytes(tower, 30) / 1e9
 
     def plan(max_gb, max_batch_tokens=100):
-        return cut(
-            lengths, tower, compute=ComputeSettings(max_activation_gb=max_gb, max_batch_tokens=max_batch_tokens)
-        )
+        return cut(lengths, tower, compute=ComputeSettings(max_activation_gb=max_gb, max_batch_tokens=max_batch_tokens))
 
     for pieces in (plan(1000), plan(200 * tokens_gb), plan(40 * tokens_gb), plan(1e-9)):
         assert sorted(row for piece in pieces for row in piece.rows) == list(range(len(lengths)))
