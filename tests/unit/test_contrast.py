@@ -49,7 +49,11 @@ def assert_same(one, two, leaves):
         torch.testing.assert_close(a, b)
 
 
-KEYS = ([1, 2, 1, 4, 5], [6, 7, 8, 6, 7], [8, 9, 7, 6, 11, 12])  # equal anchors, positives, and negatives like positives
+KEYS = (
+    [1, 2, 1, 4, 5],
+    [6, 7, 8, 6, 7],
+    [8, 9, 7, 6, 11, 12],
+)  # equal anchors, positives, and negatives like positives
 
 
 @pytest.mark.parametrize("keys", [None, KEYS], ids=["unmasked", "masked"])
@@ -83,9 +87,10 @@ def test_masked_texts_do_not_count():
     a, p, h = vectors(3, 3, 1)
     keys = torch.tensor([1, 2, 3]), torch.tensor([4, 4, 5]), torch.tensor([5])
     masked = contrastive_loss(a, p, h, owners=torch.tensor([0]), keys=keys)
-    rows = [contrastive_loss(a[i : i + 1], p[i : i + 1], torch.cat(others)) for i, others in enumerate(
-        [[p[2:], h], [p[2:], h], [p[:2]]]
-    )]
+    rows = [
+        contrastive_loss(a[i : i + 1], p[i : i + 1], torch.cat(others))
+        for i, others in enumerate([[p[2:], h], [p[2:], h], [p[:2]]])
+    ]
     torch.testing.assert_close(masked, torch.stack(rows).mean())
 
 

@@ -271,7 +271,6 @@ def test_the_estimate_of_activations_is_near_what_autograd_saves(tiny, family):
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             replay.embed_rows(encoder.tower, [[5] * length] * num, pad_id=0)
         measured = sum(size for size, _ in saved.values()) / (num * length)
-        print(family, length, measured / activation_bytes(encoder.tower, length))
         assert 0.6 < measured / activation_bytes(encoder.tower, length) < 1.25
 
 
@@ -281,9 +280,7 @@ def test_pieces_keep_the_end_of_a_batch_as_far_as_memory_goes(tiny):
     tokens_gb = activation_bytes(tower, 30) / 1e9
 
     def plan(max_gb, max_batch_tokens=100):
-        return cut(
-            lengths, tower, compute=ComputeSettings(max_activation_gb=max_gb, max_batch_tokens=max_batch_tokens)
-        )
+        return cut(lengths, tower, compute=ComputeSettings(max_activation_gb=max_gb, max_batch_tokens=max_batch_tokens))
 
     for pieces in (plan(1000), plan(200 * tokens_gb), plan(40 * tokens_gb), plan(1e-9)):
         assert sorted(row for piece in pieces for row in piece.rows) == list(range(len(lengths)))
