@@ -271,7 +271,6 @@ def test_the_estimate_of_activations_is_near_what_autograd_saves(tiny, family):
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             replay.embed_rows(encoder.tower, [[5] * length] * num, pad_id=0)
         measured = sum(size for size, _ in saved.values()) / (num * length)
-        print(family, length, measured / activation_bytes(encoder.tower, length))
         assert 0.6 < measured / activation_bytes(encoder.tower, length) < 1.25
 
 

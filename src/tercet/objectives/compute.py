@@ -58,12 +58,12 @@ def cut(lengths: Sequence[int], tower: Tower, *, compute: ComputeSettings) -> li
     return pieces[::-1]
 
 
-def in_step(pieces: list[Piece], gather: Gather) -> list[Piece]:
+def in_step(pieces: list[Piece], gather: Gather, *, device: torch.device) -> list[Piece]:
     """Return as many pieces as the other processes have, and as many kept ones: the first ones are not.
 
     Where weights are divided among the processes, all of them have to be there whenever a layer is computed.
     """
-    own = torch.tensor([[len(pieces), sum(not piece.kept for piece in pieces)]])
+    own = torch.tensor([[len(pieces), sum(not piece.kept for piece in pieces)]], device=device)
     num, num_dropped = torch.cat(gather.parts(own)).amax(0).tolist()
     idle = [Piece(pieces[-1].rows[-1:], kept=True, idle=True)] * (num - len(pieces))
     return [replace(piece, kept=i >= num_dropped) for i, piece in enumerate([*pieces, *idle])]

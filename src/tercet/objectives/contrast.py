@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Literal
 
@@ -85,19 +86,14 @@ class Contrast:
         self._settings = settings
         self._compute = compute
         self._gather = gather
-        self._trained = _Trained(encoder.tower, settings).to(encoder.device)
-
-    @property
-    def module(self) -> nn.Module:
-        """Everything that is trained."""
-        return self._trained
+        self.module = _Trained(encoder.tower, settings).to(encoder.device)
 
     def step(self, batch: Sequence[Triplet]) -> StepResult:
         """Add the gradients of a batch's loss to the module's."""
         settings, gather = self._settings, self._gather
         texts, columns = _lay_out(batch, self._encoder.device)
         columns = columns if gather is None else _join(columns, gather)
-        temperature = self._trained.temperature()
+        temperature = self.module.temperature()
         if gather is not None:
             temperature = gather.share(temperature)
         metrics = {"temperature": temperature.item()}
@@ -118,7 +114,7 @@ class Contrast:
                 margin=settings.margin,
             )
 
-        value, stats = learn(self._encoder, texts, loss, compute=self._compute, gather=self._gather)
+        value, stats = learn(self._encoder, texts, loss, compute=self._compute, gather=gather)
         return StepResult(value.item(), metrics | {"truncated": stats.num_truncated / stats.num_texts})
 
 
@@ -155,22 +151,24 @@ def contrastive_loss(
     anchor_keys, candidate_keys = (None, None) if keys is None else (keys[0], torch.cat(keys[1:]))
     candidates = torch.cat([positives, negatives])
     owners = torch.cat([torch.full_like(rows, -1), owners])
-    loss = _mean_loss(anchors, candidates, owners, candidate_keys, temperature, hard_negative_weight, margin)
+    mean_loss = partial(_mean_loss, temperature=temperature, margin=margin)
+    loss = mean_loss(anchors, candidates, keys=candidate_keys, owners=owners, weight=hard_negative_weight)
     if directions == "both":
-        loss = loss + _mean_loss(positives, anchors, owners[: len(rows)], anchor_keys, temperature, 0.0, margin)
+        loss = loss + mean_loss(positives, anchors, keys=anchor_keys)
     return loss
 
 
 def _mean_loss(
     queries: Tensor,
     candidates: Tensor,
-    owners: Tensor,
-    keys: Tensor | None,
+    *,
     temperature: Tensor | float,
-    hard_negative_weight: float,
     margin: float,
+    keys: Tensor | None,
+    owners: Tensor | None = None,
+    weight: float = 0.0,
 ) -> Tensor:
-    """Return the mean cross-entropy of the i-th candidate for the i-th query."""
+    """Return the mean cross-entropy of the i-th candidate for the i-th query, a block of queries at a time."""
 
     def sum_of(block: Tensor) -> Tensor:
         right = torch.arange(len(candidates), device=block.device) == block[:, None]
@@ -178,8 +176,8 @@ def _mean_loss(
         if margin:
             scores = scores - margin * right
         scores = scores / temperature
-        if hard_negative_weight:
-            scores = scores + hard_negative_weight * (owners == block[:, None])
+        if owners is not None and weight:
+            scores = scores + weight * (owners == block[:, None])
         if keys is not None:
             scores = scores.masked_fill((keys == keys[block, None]) & ~right, -torch.inf)
         return F.cross_entropy(scores, block, reduction="sum")

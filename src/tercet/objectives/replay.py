@@ -49,7 +49,7 @@ def learn(
 
     pieces = cut(lengths, tower, compute=compute)
     if gather is not None and any(is_sharded(parameter) for parameter in tower.parameters()):
-        pieces = in_step(pieces, gather)
+        pieces = in_step(pieces, gather, device=encoder.device)
     value = backward(forward, pieces, loss)
     return value, EmbedStats(len(texts), sum(lengths), sum(truncated))
 
