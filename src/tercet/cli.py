@@ -202,11 +202,18 @@ def evaluate(
     "    tercet train recipes/mini/st5-enc-mean-nli.yaml --run runs/mini\n\n"
     "    tercet train recipes/st5-enc-mean-nli.yaml --run runs/large --set start=t5-large --set stages.0.batch=256\n\n"
     "    tercet train recipes/gense-qa.yaml --run runs/gense-qa --dry-run\n\n"
-    "    torchrun --nproc-per-node 2 -m tercet train recipes/gense-qa.yaml --run runs/gense-qa"
+    "    torchrun --nproc-per-node 2 -m tercet train recipes/gense-qa.yaml --out runs/gense-qa"
 )
 def train(
     recipe: Annotated[Path, typer.Argument(help="A YAML file: where to start, the stages, what to evaluate.")],
-    run: Annotated[Path, typer.Option(help="A folder for checkpoints, the log, the encoder and the results.")],
+    run: Annotated[
+        Path,
+        typer.Option(
+            "--run",
+            "--out",  # torchrun takes --run for the start of an option of its own
+            help="A folder for checkpoints, the log, the encoder and the results.",
+        ),
+    ],
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="PATH=VALUE", help="A setting of the recipe: seed, start, stages.nli.batch ..."),

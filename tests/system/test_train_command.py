@@ -208,61 +208,59 @@ def test_lora_changes_the_matrices_it_is_for_and_is_merged(tercet, write, data, 
 # Kill and resume
 
 
-def kill_when(ready, started):
-    """Kill a process as soon as `ready()`, unless it has ended by itself."""
+def kill_when(ready, started, delay_s=0.0):
+    """Kill a process as soon as `ready()` and some time has gone by, unless it has ended by itself."""
     pid, _ = started
     with contextlib.suppress(ProcessLookupError):
         while not ready():
             os.kill(pid, 0)
             time.sleep(0.0005)
+        time.sleep(delay_s)
         os.kill(pid, signal.SIGKILL)
 
 
-def after(delay_s):
-    until = time.monotonic() + delay_s
-    return lambda: time.monotonic() >= until
+def new_paths(run, pattern):
+    """Return a function that tells how many paths of this pattern were seen that were not there at first."""
+    before, seen = {*run.glob(pattern)}, set()
+
+    def count():
+        seen.update(path for path in run.glob(pattern) if path not in before)
+        return len(seen)
+
+    return count
 
 
-def is_saving(run):
-    """Return a function that tells whether a checkpoint or an encoder is being written that was not there before."""
-    before = {*run.rglob(".*")}
-    return lambda: any(path.name != ".lock" and path not in before for path in run.rglob(".*"))
+SAVED, SAVING = "stages/*/checkpoints/step-*", "stages/*/checkpoints/.step-*"
 
 
-def test_killed_ten_times_it_ends_with_the_same_bits(launch, tercet, write, data):
+def test_killed_ten_times_it_ends_with_the_same_bits(launch, tercet, write, data, models):
     recipe = write(
-        stage(rows="pairs.tsv", steps=14),
+        stage(rows="pairs.tsv", steps=36),
         stage(start="@a", optimizer="adamw", steps=None, epochs=2, evaluate=DEV, learn_temperature=True),
+        start=str(models["bert"]),
     )
-    start = time.monotonic()
     done = tercet("train", recipe, "--run", "whole")
     assert done.returncode == 0, done.stderr
-    whole_s = time.monotonic() - start
-    rng, run, num_killed, num_saving = random.Random(5), data / "killed", 0, 0
-    run.mkdir()
-    for attempt in range(40):
+    rng, run, num_in_saving = random.Random(5), data / "killed", 0
+    for attempt in range(10):
+        saved, saving = new_paths(run, SAVED), new_paths(run, SAVING)
         with launch("train", recipe, "--run", "killed", folder=data) as started:
-            if attempt % 2:
-                saving = is_saving(run)
-                kill_when(saving, started)
-                num_saving += saving()
-            else:
-                kill_when(after(rng.uniform(0.1, 0.4) * whole_s), started)
-        if started[1].returncode != -signal.SIGKILL:
-            break
-        num_killed += 1
-        if num_killed == 10:
-            break
-    assert num_killed == 10
-    assert num_saving >= 2
+            if attempt % 3 == 0:  # while a checkpoint is written
+                kill_when(lambda saving=saving: saving() == 2, started)
+            elif attempt % 3 == 1:  # at some moment behind one
+                kill_when(lambda saved=saved: saved() == 2, started, delay_s=rng.uniform(0, 0.1))
+            else:  # at some moment from the start on
+                kill_when(lambda: True, started, delay_s=rng.uniform(0, 2))
+        assert started[1].returncode == -signal.SIGKILL, "it ended before it was killed"
+        num_in_saving += any(run.glob(SAVING))
+    assert num_in_saving >= 1
     done = tercet("train", recipe, "--run", "killed")
     assert done.returncode == 0, done.stderr
     assert "damaged" not in done.stderr
     assert_same(weights(run / "encoder"), weights(data / "whole" / "encoder"))
     assert_same(weights(run / "stages"), weights(data / "whole" / "stages"))
     assert (run / "metrics.jsonl").read_text() == (data / "whole" / "metrics.jsonl").read_text()
-    left = [path for path in run.rglob(".*") if path.name != ".lock"]
-    assert left == []
+    assert [path for path in run.rglob(".*") if path.name != ".lock"] == []
 
 
 def test_lora_goes_on_where_it_was(launch, tercet, write, data):
@@ -346,8 +344,8 @@ def test_a_folder_with_other_files_is_refused(tercet, write, data):
 
 
 def torchrun(python, data, recipe, run, **changes):
-    command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", "-m", "tercet"]
-    done = python(*command, "train", recipe, "--run", run, folder=data, changes=changes)
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tercet", "train", recipe]
+    done = python(*command, "--out", run, folder=data, changes=changes)
     assert done.returncode == 0, done.stderr
     return done
 
