@@ -26,6 +26,7 @@ from tercet.runs import (
     read_record,
 )
 from tercet.stages.kinds import KINDS
+from tercet.stages.sharded import ShardedEncoder
 from tercet.stages.stage import Context, Output
 from tercet.tasks import geometry
 from tercet.tasks.data import DataFolder
@@ -221,9 +222,10 @@ class _Run:
         """Return the function that scores an encoder on a dev task while it trains."""
         task = choose_tasks(dev.task)[0]
         folder = DataFolder(data_root(self.data, [task]))
+        embedder = ShardedEncoder(encoder) if self.processes.shards else encoder
 
         def score() -> dict[str, Any]:
-            embed = VectorStore(encoder, precision=precision, cache=None, progress=False)
+            embed = VectorStore(embedder, precision=precision, cache=None, progress=False)
             with _errors_only():
                 line = {"dev": task.run(folder, embed, Options())["score"], "set": task.name}
             if task.name == "STSB-dev":

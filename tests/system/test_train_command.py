@@ -82,7 +82,11 @@ DEV = {"task": "scored:dev.tsv", "every": 3}
 
 
 def test_a_recipe_of_two_stages_gives_an_encoder_a_log_and_results(python, write, data, models):
-    recipe = write(stage(rows="pairs.tsv"), stage(start="@a", evaluate=DEV, steps=5), evaluate=["scored:dev.tsv"])
+    recipe = write(
+        stage(rows="pairs.tsv"),
+        stage(start="@a", optimizer="adamw", steps=5, evaluate=DEV),
+        evaluate=["scored:dev.tsv"],
+    )
     done = python("-m", "tercet", "train", recipe, "--run", "run", folder=data)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "run/encoder"

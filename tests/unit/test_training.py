@@ -1,5 +1,6 @@
 """The training loop on a toy: exact resume, damaged checkpoints, scores, and numbers that are not finite."""
 
+import itertools
 import json
 import logging
 import math
@@ -207,6 +208,19 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path, whole):
     found, _ = run(tmp_path)
     assert_same(found, whole[0])
     assert not list((tmp_path / "checkpoints").glob(".*"))
+
+
+@pytest.mark.parametrize("optimizer", ["adafactor", "adamw"])
+def test_every_update_is_seen_by_who_watches_the_weights(tmp_path, optimizer):
+    versions = []
+
+    def spoil(step, toy, loss):
+        versions.append([parameter._version for parameter in toy.parameters()])
+        return loss
+
+    run(tmp_path, spoil=spoil, optimizer=optimizer, steps=3)
+    for earlier, later in itertools.pairwise(versions):
+        assert all(a < b for a, b in zip(earlier, later, strict=True))
 
 
 # Scores: the first is the start's.

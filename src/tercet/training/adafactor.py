@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tercet.training.processes import is_sharded, whole
+from tercet.training.processes import is_sharded, settled, whole
 
 
 class Adafactor(torch.optim.Optimizer):
@@ -57,9 +57,9 @@ class Adafactor(torch.optim.Optimizer):
             factors = _moving_mean(state, "squares", squares.add_(group["eps"]), decay).rsqrt()
             update = torch.mul(gradient, factors, out=room)
         else:
-            rows = _moving_mean(state, "row_squares", squares.mean(-1).add_(group["eps"]), decay)
-            columns = _moving_mean(state, "column_squares", squares.mean(-2).add_(group["eps"]), decay)
-            factors = (rows / rows.mean(-1, keepdim=True)).rsqrt_().unsqueeze(-1)
+            rows = _moving_mean(state, "row_squares", _mean(squares, -1).add_(group["eps"]), decay)
+            columns = _moving_mean(state, "column_squares", _mean(squares, -2).add_(group["eps"]), decay)
+            factors = (rows / _mean(rows, -1).unsqueeze(-1)).rsqrt_().unsqueeze(-1)
             update = torch.mul(gradient, factors, out=room).mul_(columns.rsqrt().unsqueeze(-2))
         size = float(whole(update.norm(2))) / update.numel() ** 0.5
         if group["weight_decay"]:
@@ -75,8 +75,12 @@ class Adafactor(torch.optim.Optimizer):
         return self._room[: gradient.numel()].view(gradient.shape)
 
 
+def _mean(values: Tensor, dim: int) -> Tensor:
+    return settled(values.sum(dim)) / values.shape[dim]
+
+
 def _moving_mean(state: dict[str, Any], name: str, value: Tensor, decay: float) -> Tensor:
     if name not in state:
-        state[name] = value.new_zeros(value.shape)
+        state[name] = torch.zeros_like(value)
     mean: Tensor = state[name]
     return mean.mul_(decay).add_(value, alpha=1.0 - decay)

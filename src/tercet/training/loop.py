@@ -191,6 +191,8 @@ class _Training:
         if not math.isfinite(norm):
             raise self._diverged(number, f"the gradient of {first_not_finite(self.trained)} is not finite")
         self.optimizer.step()
+        # fused optimizers do not count their changes, and encoders keep things that they computed from weights
+        torch.autograd.graph.increment_version([parameter for _, parameter in self.trained])
         line = {"stage": self.label, "step": number, "loss": result.loss, "learning_rate": rate}
         return {**line, "gradient_norm": norm, **result.metrics}
 

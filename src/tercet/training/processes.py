@@ -98,6 +98,17 @@ def is_sharded(tensor: Tensor) -> bool:
     return hasattr(tensor, "full_tensor")
 
 
+def settled(tensor: Tensor) -> Tensor:
+    """Return a tensor whose sums over processes, where it has any still to be made, are made."""
+    if not is_sharded(tensor):
+        return tensor
+    from torch.distributed.tensor import DTensor, Replicate
+
+    divided = cast(DTensor, tensor)
+    placements = [Replicate() if placement.is_partial() else placement for placement in divided.placements]
+    return divided.redistribute(placements=placements)
+
+
 def whole(tensor: Tensor) -> Tensor:
     """Return a tensor on the CPU, gathered where it is divided among processes: all of them must ask."""
     gathered: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
