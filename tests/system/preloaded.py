@@ -64,7 +64,7 @@ def serve():
 if __name__ == "__main__":
     for name in MODULES:
         import_module(name)
-    import_module("tercet").Encoder.load(sys.argv[1])
+    _ = import_module("tercet").Encoder.load(sys.argv[1]).tower
     gc.freeze()  # so that copies share this memory
     os.write(1, b"ready\n")
     serve()

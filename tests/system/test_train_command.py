@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import time
 
@@ -53,7 +54,7 @@ def write(data, models):
 
     def recipe(*stages, name="recipe.yaml", **top):
         named = [{"name": chr(ord("a") + i), **stage} for i, stage in enumerate(stages)]
-        content = {"start": str(models["projected"]), "stages": named, **top}
+        content = {"start": str(models["bert"]), "stages": named, **top}
         (data / name).write_text(yaml.safe_dump(content))
         return name
 
@@ -82,11 +83,8 @@ DEV = {"task": "scored:dev.tsv", "every": 3}
 
 
 def test_a_recipe_of_two_stages_gives_an_encoder_a_log_and_results(python, write, data, models):
-    recipe = write(
-        stage(rows="pairs.tsv"),
-        stage(start="@a", optimizer="adamw", steps=5, evaluate=DEV),
-        evaluate=["scored:dev.tsv"],
-    )
+    second = stage(start="@a", optimizer="adamw", steps=5, evaluate=DEV)
+    recipe = write(stage(rows="pairs.tsv"), second, start=str(models["projected"]), evaluate=["scored:dev.tsv"])
     done = python("-m", "tercet", "train", recipe, "--run", "run", folder=data)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "run/encoder"
@@ -182,7 +180,7 @@ def test_every_kind_of_stage_trains_every_kind_of_model(tercet, write, data, mod
 
 
 def test_dropout_is_for_training_only(tercet, write, data, models):
-    recipe = write(stage(steps=1))
+    recipe = write(stage(steps=1), start=str(models["projected"]))
     for share in ("0.0", "0.5"):
         done = tercet("train", recipe, "--run", f"run-{share}", "--set", f"stages.a.dropout={share}")
         assert done.returncode == 0, done.stderr
@@ -196,7 +194,7 @@ def test_dropout_is_for_training_only(tercet, write, data, models):
 
 
 def test_lora_changes_the_matrices_it_is_for_and_is_merged(tercet, write, data, models):
-    recipe = write(stage(steps=3, lora={"rank": 2}))
+    recipe = write(stage(steps=3, lora={"rank": 2}), start=str(models["projected"]))
     done = tercet("train", recipe, "--run", "run")
     assert done.returncode == 0, done.stderr
     start, end = weights(models["projected"]), weights(data / "run" / "encoder")
@@ -237,26 +235,34 @@ def new_paths(run, pattern):
 SAVED, SAVING = "stages/*/checkpoints/step-*", "stages/*/checkpoints/.step-*"
 
 
-def test_killed_ten_times_it_ends_with_the_same_bits(launch, tercet, write, data, models):
+def test_killed_ten_times_it_ends_with_the_same_bits(launch, tercet, write, data):
     recipe = write(
-        stage(rows="pairs.tsv", steps=36),
-        stage(start="@a", optimizer="adamw", steps=None, epochs=2, evaluate=DEV, learn_temperature=True),
-        start=str(models["bert"]),
+        stage(rows="pairs.tsv", steps=60),
+        stage(start="@a", optimizer="adamw", steps=None, epochs=4, evaluate=DEV, learn_temperature=True),
     )
+    begin = time.monotonic()
     done = tercet("train", recipe, "--run", "whole")
     assert done.returncode == 0, done.stderr
-    rng, run, num_in_saving = random.Random(5), data / "killed", 0
-    for attempt in range(10):
+    whole_s = time.monotonic() - begin
+    rng, run, num_killed, num_in_saving = random.Random(5), data / "killed", 0, 0
+    for _ in range(30):
         saved, saving = new_paths(run, SAVED), new_paths(run, SAVING)
         with launch("train", recipe, "--run", "killed", folder=data) as started:
-            if attempt % 3 == 0:  # while a checkpoint is written
+            if num_killed % 3 == 0:  # while a checkpoint is written
                 kill_when(lambda saving=saving: saving() == 2, started)
-            elif attempt % 3 == 1:  # at some moment behind one
+            elif num_killed % 3 == 1:  # at some moment behind one
                 kill_when(lambda saved=saved: saved() == 2, started, delay_s=rng.uniform(0, 0.1))
             else:  # at some moment from the start on
-                kill_when(lambda: True, started, delay_s=rng.uniform(0, 2))
-        assert started[1].returncode == -signal.SIGKILL, "it ended before it was killed"
-        num_in_saving += any(run.glob(SAVING))
+                kill_when(lambda: True, started, delay_s=rng.uniform(0, 0.3) * whole_s)
+        if started[1].returncode == 0:  # it was faster than the signal
+            shutil.rmtree(run)
+        else:
+            assert started[1].returncode == -signal.SIGKILL, started[1].stderr
+            num_killed += 1
+            num_in_saving += any(run.glob(SAVING))
+        if num_killed == 10:
+            break
+    assert num_killed == 10
     assert num_in_saving >= 1
     done = tercet("train", recipe, "--run", "killed")
     assert done.returncode == 0, done.stderr
@@ -355,14 +361,20 @@ def torchrun(python, data, recipe, run, **changes):
 
 
 @pytest.mark.parametrize("shards", ["false", "true"])
-def test_two_processes_give_the_encoder_of_one(python, tercet, write, data, shards):
-    recipe = write(stage(steps=4, dropout=0.0, evaluate=DEV, learn_temperature=True, mask_duplicates=True))
+def test_two_processes_give_the_encoder_of_one(python, tercet, write, data, models, shards):
+    settings = {"dropout": 0.0, "evaluate": DEV, "learn_temperature": True, "mask_duplicates": True}
+    recipe = write(stage(steps=4, **settings), start=str(models["projected"]))
     assert tercet("train", recipe, "--run", "one").returncode == 0
     torchrun(python, data, recipe, "two", ACCELERATE_USE_FSDP=shards)
     one, two = log(data / "one"), log(data / "two")
     for a, b in zip(one, two, strict=True):
         assert a == pytest.approx(b, abs=2e-4)
-    expected, found = weights(data / "one" / "encoder"), weights(data / "two" / "encoder")
-    assert expected.keys() == found.keys()
-    for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, atol=1e-5, rtol=0, msg=name)
+    start, expected, found = (
+        weights(f) for f in (models["projected"], data / "one" / "encoder", data / "two" / "encoder")
+    )
+    assert start.keys() == expected.keys() == found.keys()
+    # optimizers make large updates of gradients near 0, where rounding decides: updates are compared as a whole
+    update, difference = (
+        torch.cat([(expected[name] - other[name]).flatten() for name in expected]).norm() for other in (start, found)
+    )
+    assert difference < 0.01 * update
