@@ -174,11 +174,10 @@ class _Run:
         record = read_record(folder / "stage.json")
         if record.get("key") == output.key and output.path.exists() and hash_of(output.path) == record.get("output"):
             return record
-        if record:
-            logger.warning("%s: its settings, inputs or output have changed, so it runs again", folder)
         with target_errors(folder):
-            if record or not started.exists() or started.read_text(encoding="utf-8") != output.key:
-                shutil.rmtree(folder, ignore_errors=True)
+            if record or (started.exists() and started.read_text(encoding="utf-8") != output.key):
+                logger.warning("%s: its settings, inputs or output have changed, so it starts again", folder)
+                shutil.rmtree(folder)
             folder.mkdir(parents=True, exist_ok=True)
         with atomic_write(started, "w") as stream:
             stream.write(output.key)

@@ -19,6 +19,9 @@ from tercet.stages.trained import StartSettings
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
+_START = {"start", "tokenizer", "revision", "convert_pickle"}
+"""What a stage takes from the top of the recipe where it does not name a start of its own."""
+
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -39,6 +42,12 @@ class RecipeFile(BaseModel):
 
     tokenizer: str | None = None
     """The tokenizer of a start that has none: a model folder, a hub id or an embedded name."""
+
+    revision: str | None = None
+    """The branch, tag or commit of `start` on the hub."""
+
+    convert_pickle: bool = False
+    """Whether a `start` that has only pickled weights may be converted, weights only."""
 
     encoder: dict[str, Any] = {}
     """Readout, projection, prompt, max_tokens and so on, for all stages."""
@@ -147,12 +156,9 @@ def _check_stage(given: dict[str, Any], number: int, top: RecipeFile) -> Stage:
     settings_class = KINDS[kind].settings
     if isinstance(values, dict) and issubclass(settings_class, StartSettings):
         own = values.get("encoder") or {}
-        values = {
-            **values,
-            "start": values.get("start") or top.start,
-            "tokenizer": values.get("tokenizer") or (None if values.get("start") else top.tokenizer),
-            "encoder": {**top.encoder, **own} if isinstance(own, dict) else own,
-        }
+        start = {} if values.get("start") else top.model_dump(include=_START)
+        given_values = {key: value for key, value in values.items() if key not in _START or value is not None}
+        values = {**start, **given_values, "encoder": {**top.encoder, **own} if isinstance(own, dict) else own}
     return Stage(name, kind, _validated(settings_class, values, ["stages", name, kind]))
 
 

@@ -6,6 +6,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -145,7 +147,7 @@ def test_what_is_done_is_skipped_and_what_has_changed_runs_again(tercet, write, 
     assert train("--set", "stages.b.log_every=7")[0] == first
     second, said = train("--set", "stages.b.temperature=0.1")
     assert (second[0] == first[0], second[1] == first[1]) == (True, False)
-    assert "02-b: its settings, inputs or output have changed, so it runs again" in said
+    assert "02-b: its settings, inputs or output have changed, so it starts again" in said
     third, _ = train("--set", "stages.b.temperature=0.1", "--set", "stages.a.temperature=0.1")
     assert third[0] != second[0]
     assert third[1] != second[1], "a stage runs again where what it starts from has changed"
@@ -164,7 +166,7 @@ def test_a_damaged_output_is_made_again(tercet, write, data):
     content[-1] ^= 1
     file.write_bytes(content)
     done = tercet("train", recipe, "--run", "run")
-    assert "runs again" in done.stderr
+    assert "starts again" in done.stderr
     assert_same(weights(data / "run" / "encoder"), expected)
 
 
@@ -353,28 +355,55 @@ def test_a_folder_with_other_files_is_refused(tercet, write, data):
 # Several processes
 
 
-def torchrun(python, data, recipe, run, **changes):
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tercet", "train", recipe]
-    done = python(*command, "--out", run, folder=data, changes=changes)
-    assert done.returncode == 0, done.stderr
-    return done
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tercet"]
 
 
 @pytest.mark.parametrize("shards", ["false", "true"])
-def test_two_processes_give_the_encoder_of_one(python, tercet, write, data, models, shards):
+def test_two_processes_give_the_encoder_of_one_and_go_on_where_they_were(python, tercet, write, data, models, shards):
     settings = {"dropout": 0.0, "evaluate": DEV, "learn_temperature": True, "mask_duplicates": True}
     recipe = write(stage(steps=4, **settings), start=str(models["projected"]))
     assert tercet("train", recipe, "--run", "one").returncode == 0
-    torchrun(python, data, recipe, "two", ACCELERATE_USE_FSDP=shards)
-    one, two = log(data / "one"), log(data / "two")
-    for a, b in zip(one, two, strict=True):
+    changes = {"ACCELERATE_USE_FSDP": shards}
+    done = python(*TORCHRUN, "train", recipe, "--out", "two", folder=data, changes=changes)
+    assert done.returncode == 0, done.stderr
+    for a, b in zip(log(data / "one"), log(data / "two"), strict=True):
         assert a == pytest.approx(b, abs=2e-4)
-    start, expected, found = (
-        weights(f) for f in (models["projected"], data / "one" / "encoder", data / "two" / "encoder")
-    )
-    assert start.keys() == expected.keys() == found.keys()
+    start, one, two = (weights(folder) for folder in (models["projected"], data / "one/encoder", data / "two/encoder"))
+    assert start.keys() == one.keys() == two.keys()
     # optimizers make large updates of gradients near 0, where rounding decides: updates are compared as a whole
-    update, difference = (
-        torch.cat([(expected[name] - other[name]).flatten() for name in expected]).norm() for other in (start, found)
-    )
+    update, difference = (torch.cat([(one[n] - other[n]).flatten() for n in one]).norm() for other in (start, two))
     assert difference < 0.01 * update
+
+    command = [sys.executable, *TORCHRUN, "train", recipe, "--out", "killed"]
+    checkpoint = data / "killed" / "stages" / "01-a" / "checkpoints" / "step-00000002"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **changes}
+    with subprocess.Popen(command, cwd=data, env=environment, stderr=subprocess.DEVNULL) as process:
+        while not checkpoint.exists():
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.terminate()
+    done = python(*TORCHRUN, "train", recipe, "--out", "killed", folder=data, changes=changes)
+    assert done.returncode == 0, done.stderr
+    assert_same(weights(data / "killed" / "encoder"), two)
+
+
+# What else a run gives
+
+
+def test_the_log_is_written_for_tensorboard_too(tercet, write, data):
+    done = tercet("train", write(stage(steps=2)), "--run", "run", "--tensorboard")
+    assert done.returncode == 0, done.stderr
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(data / "run" / "tensorboard" / "a")).Reload()
+    losses = [line["loss"] for line in log(data / "run")]
+    assert [event.value for event in events.Scalars("loss")] == pytest.approx(losses)
+
+
+def test_a_run_is_drawn_by_the_report(tercet, write, data):
+    assert tercet("train", write(stage(steps=3, evaluate=DEV)), "--run", "run").returncode == 0
+    done = tercet("report", "run", "--out", "report.md")
+    assert done.returncode == 0, done.stderr
+    text = (data / "report.md").read_text()
+    for title in ("Loss in training", "Score on the dev set in training", "Alignment in training"):
+        assert title in text

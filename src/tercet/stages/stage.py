@@ -54,15 +54,18 @@ class Context:
         """Return where a model or file is: `@NAME` is the output of an earlier stage, all else stands for itself."""
         return str(self.outputs[name.removeprefix(REFERENCE)].path) if name.startswith(REFERENCE) else name
 
-    def describe_model(self, name: str | None) -> dict[str, str] | None:
-        """Return what decides a model: the stage that makes it, its shape, or its files."""
-        if name is None:
-            return None
+    def describe_model(self, name: str, **where: Any) -> dict[str, str]:
+        """Return what decides a model: the stage that makes it, its shape, or its files.
+
+        Args:
+            name: The model's name.
+            **where: See `find_folder`.
+        """
         if name.startswith(REFERENCE):
             return {"stage": self.outputs[name.removeprefix(REFERENCE)].key}
         if name.startswith(FRESH):
             return {"shape": name.removeprefix(FRESH)}
-        return {"sha256": sha256_of_folder(find_folder(name))}
+        return {"sha256": sha256_of_folder(find_folder(name, **where))}
 
 
 class Work(Protocol):

@@ -32,6 +32,12 @@ class StartSettings(StageSettings):
     tokenizer: str | None = None
     """The tokenizer of a fresh model (`random:t5-mini`), or another one than the model's own."""
 
+    revision: str | None = None
+    """The branch, tag or commit of a start on the hub."""
+
+    convert_pickle: bool = False
+    """Whether a start that has only pickled weights may be converted, weights only."""
+
     encoder: dict[str, Any] = Field(default={})
     """Readout, projection, prompt, max_tokens and so on; the recipe's `encoder` where a setting is not given."""
 
@@ -86,12 +92,15 @@ class TrainedEncoder:
     row_kind: Literal["triplets", "labelled"]
 
     def __init__(self, settings: TrainedSettings, context: Context) -> None:
+        if settings.start is None:
+            raise SettingError(f"stages.{context.name}.start: is missing, and the recipe has none. Name a model.")
         self.settings = settings
         self.context = context
+        self.start = settings.start
         self.rows = open_rows(_placed(settings.rows, context), kind=self.row_kind, rank=context.processes.rank)
         self.inputs = {
-            "start": context.describe_model(settings.start),
-            "tokenizer": context.describe_model(settings.tokenizer),
+            "start": context.describe_model(self.start, revision=settings.revision, pickles=settings.convert_pickle),
+            "tokenizer": settings.tokenizer and context.describe_model(settings.tokenizer, weights=False),
             "rows": self.rows.describe(),
         }
 
@@ -134,12 +143,12 @@ class TrainedEncoder:
 
     def _load(self) -> Encoder:
         settings, context = self.settings, self.context
-        if settings.start is None:
-            raise SettingError(f"stages.{context.name}.start: is missing, and the recipe has none. Name a model.")
         return Encoder.load(
-            context.place(settings.start),
+            context.place(self.start),
             tokenizer=settings.tokenizer and context.place(settings.tokenizer),
             device=str(context.processes.device),
+            revision=settings.revision,
+            convert_pickle=settings.convert_pickle,
             seed=context.seed,
             **settings.encoder,
         )
