@@ -1,23 +1,33 @@
 """From a folder or a shape to a tower and its tokens: what is stored, what is asked for, the rest drawn at random."""
 
 import logging
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tercet.encoder.backbone import fresh_backbone, load_backbone, load_pooler, model_type_of
+from tercet.encoder.backbone import (
+    fresh_backbone,
+    load_backbone,
+    load_pooler,
+    model_type_of,
+    refuse_code,
+    stored_dtype,
+)
 from tercet.encoder.folder import Stored, read_folder
 from tercet.encoder.names import FRESH
 from tercet.encoder.settings import EncoderSettings
 from tercet.encoder.shapes import shape_config
-from tercet.encoder.tokens import Tokens, load_tokenizer
-from tercet.encoder.tower import READOUTS, Dense, Tower, check_readout
+from tercet.encoder.stored import StoredTower, read_weights
+from tercet.encoder.tokens import TokenizerFile, Tokens, load_tokenizer, tokenizer_file
+from tercet.encoder.tower import READOUTS, Dense, Head, Tower, check_readout
 from tercet.errors import SettingError
 from tercet.prompts import SLOT, Prompt
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger("tercet")
 
@@ -39,7 +49,9 @@ def assemble_fresh(
     decoder = READOUTS[readout].pooling == "decoder"
     pad_id = tokenizer.pad_token_id or 0
     backbone = fresh_backbone(shape, decoder=decoder, vocab_size=len(tokenizer), pad_id=pad_id, seed=seed)
-    return _join(backbone, tokenizer, Stored(Path(), readout=readout), settings, seed)
+    config, stored = backbone.config.to_dict(), Stored(Path(), readout=readout)
+    head = _make_head(config, stored, settings, seed)
+    return Tower(backbone, head).eval(), _make_tokens(config, tokenizer, stored, settings)
 
 
 def assemble_stored(
@@ -48,8 +60,14 @@ def assemble_stored(
     settings: EncoderSettings,
     convert_pickle: bool,
     seed: int,
-) -> tuple[Tower, Tokens, Stored]:
-    """Make the encoder in a model folder, with settings in place of its own; also return what the folder says."""
+    *,
+    device: torch.device,
+    embedded: bool,
+) -> tuple[Tower | StoredTower, Tokens, Stored]:
+    """Make the encoder in a model folder, with settings in place of its own; also return what the folder says.
+
+    Where only the packed forward is needed, weights and tokenizer are read without transformers, as they stand.
+    """
     stored = read_folder(folder, convert_pickle=convert_pickle)
     name = settings.get("readout", stored.readout)
     if name is None:
@@ -57,51 +75,61 @@ def assemble_stored(
         raise SettingError(f"{folder}: does not say how vectors are read out. Set readout to one of: {names}.")
     readout = READOUTS[check_readout(name, model_type_of(stored.transformer))]
     decoder = readout.pooling == "decoder"
-    backbone, stored.dtype = load_backbone(stored.transformer, decoder=decoder, convert_pickle=convert_pickle)
     if readout.has_mlp and stored.mlp is None:
         stored.mlp = load_pooler(stored.transformer)
     layers = len(stored.dense)
-    tower, tokens = _join(backbone, tokenizer or load_tokenizer(stored.transformer), stored, settings, seed)
-    if (tower.mlp is not None and stored.mlp is None) or len(tower.dense) > layers:
+    make_tower: Callable[[Head], Tower | StoredTower]
+    refuse_code(stored.transformer, "config.json")
+    found = read_weights(stored.transformer, decoder=decoder) if device.type == "cpu" else None
+    if found is not None:
+        config, weights = found
+        stored.dtype, make_tower = stored_dtype(config), partial(StoredTower, config, weights)
+    else:
+        backbone, stored.dtype = load_backbone(stored.transformer, decoder=decoder, convert_pickle=convert_pickle)
+        config, make_tower = backbone.config.to_dict(), partial(Tower, backbone)
+    head = _make_head(config, stored, settings, seed)
+    file = tokenizer_file(stored.transformer) if tokenizer is None and (stored.ours or embedded) else None
+    if (head.mlp is not None and stored.mlp is None) or len(head.dense) > layers:
         logger.warning("%s: has no such layer, so its MLP or projection is drawn at random and must be trained", folder)
-    return tower, tokens, stored
+    tokens = _make_tokens(config, file or tokenizer or load_tokenizer(stored.transformer), stored, settings)
+    return make_tower(head.eval()), tokens, stored
 
 
-def _join(
-    backbone: "PreTrainedModel",
-    tokenizer: "PreTrainedTokenizerBase",
-    stored: Stored,
-    settings: EncoderSettings,
-    seed: int,
-) -> tuple[Tower, Tokens]:
+def _make_head(config: Mapping[str, Any], stored: Stored, settings: EncoderSettings, seed: int) -> Head:
     """Join what is stored, what is asked for, and fresh layers where something is asked for that is not stored."""
-    width = int(backbone.config.hidden_size)
-    readout = check_readout(settings.get("readout", stored.readout or ""), backbone.config.model_type)
-    mlp_when = settings.get("mlp", stored.mlp_when)
+    width = int(config.get("d_model") or config["hidden_size"])
+    readout = check_readout(settings.get("readout", stored.readout or ""), config["model_type"])
     dense = stored.dense
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         mlp = stored.mlp or Dense(width, width, bias=True, activation="tanh") if READOUTS[readout].has_mlp else None
         if "projection" in settings:
             dense = _with_projection(dense, settings["projection"], width)
+    return Head(
+        readout,
+        width,
+        mlp=mlp,
+        mlp_when=settings.get("mlp", stored.mlp_when),
+        dense=dense,
+        normalize=settings.get("normalize", stored.normalize),
+    )
+
+
+def _make_tokens(
+    config: Mapping[str, Any],
+    tokenizer: "PreTrainedTokenizerBase | TokenizerFile",
+    stored: Stored,
+    settings: EncoderSettings,
+) -> Tokens:
     prompt = settings.get("prompt", stored.prompt)
     if prompt in stored.prompts:
         prompt = stored.prompts[prompt] + SLOT
-    tower = Tower(
-        backbone,
-        readout=readout,
-        mlp=mlp,
-        mlp_when=mlp_when,
-        dense=dense,
-        normalize=settings.get("normalize", stored.normalize),
-    ).eval()
-    tokens = Tokens(
+    return Tokens(
         tokenizer,
         prompt=None if prompt is None else Prompt.parse(prompt),
-        max_tokens=_max_tokens(settings.get("max_tokens"), stored.max_tokens, tokenizer, backbone),
+        max_tokens=_max_tokens(settings.get("max_tokens"), stored.max_tokens, tokenizer.model_max_length, config),
         lowercase=stored.lowercase,
     )
-    return tower, tokens
 
 
 def _with_projection(dense: list[Dense], projection: int | None, width: int) -> list[Dense]:
@@ -117,15 +145,11 @@ def _with_projection(dense: list[Dense], projection: int | None, width: int) -> 
     return [*dense, Dense(in_width, projection, bias=False, activation="identity")]
 
 
-def _max_tokens(
-    wanted: int | None, stored: int | None, tokenizer: "PreTrainedTokenizerBase", backbone: "PreTrainedModel"
-) -> int:
-    config = backbone.config
-    positions = getattr(config, "max_position_embeddings", None)  # T5 has none: its positions are relative
-    if positions and config.model_type in ("roberta", "xlm-roberta"):
-        positions -= config.pad_token_id + 1  # its position ids start behind the padding id
+def _max_tokens(wanted: int | None, stored: int | None, named: int | None, config: Mapping[str, Any]) -> int:
+    positions = config.get("max_position_embeddings")  # T5 has none: its positions are relative
+    if positions and config["model_type"] in ("roberta", "xlm-roberta"):
+        positions -= config.get("pad_token_id", 1) + 1  # its position ids start behind the padding id
     if wanted and positions and wanted > positions:
         raise SettingError(f"max_tokens {wanted}: this model has {positions} positions. Take {positions} or fewer.")
-    named = tokenizer.model_max_length or 0
-    default = named if 0 < named < _UNLIMITED else _MAX_TOKENS
+    default = named if named and 0 < named < _UNLIMITED else _MAX_TOKENS
     return min(wanted or stored or default, positions or _UNLIMITED)

@@ -138,8 +138,27 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
         if decoder and all(key.startswith("decoder.") for key in missing):
             raise ModelError(f"{folder}: has no decoder weights. Take the readout enc-mean or enc-first.")
         raise ModelError(f"{folder}: {len(missing)} weights are missing, {missing[0]} first. Fetch the model again.")
-    stored = config.get("dtype") or config.get("torch_dtype") or "float32"
-    return backbone.eval(), getattr(torch, stored, torch.float32)
+    return backbone.eval(), stored_dtype(config)
+
+
+def backbone_from_weights(
+    config: dict[str, Any], weights: dict[str, torch.Tensor], *, decoder: bool
+) -> "PreTrainedModel":
+    """Return the transformer with a configuration and all of its weights."""
+    model_class = backbone_class(config["model_type"], decoder=decoder)
+    settings = model_class.config_class.from_dict(config)
+    with quiet_transformers():
+        backbone: PreTrainedModel = model_class.from_pretrained(
+            None, config=settings, state_dict=weights, dtype=torch.float32, **_without_pooler(config["model_type"])
+        )
+    backbone.eval()
+    return backbone
+
+
+def stored_dtype(config: dict[str, Any]) -> torch.dtype:
+    """Return the number format that a configuration says its weights are in."""
+    dtype = getattr(torch, str(config.get("dtype") or config.get("torch_dtype")), None)
+    return dtype if isinstance(dtype, torch.dtype) else torch.float32
 
 
 def load_pooler(folder: Path) -> Dense | None:

@@ -2,19 +2,22 @@
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import numpy as np
 import torch
 
 from tercet.encoder.assemble import assemble_fresh, assemble_stored
 from tercet.encoder.batches import batches_by_length, pad
+from tercet.encoder.engine import BROKEN, Engine, choose_engine, resolve_precision
 from tercet.encoder.folder import write_folder
-from tercet.encoder.names import FRESH, find_folder
+from tercet.encoder.names import EMBEDDED, FRESH, find_folder
+from tercet.encoder.packed import read_shape
 from tercet.encoder.settings import (
+    Embedded,
     EmbedOptions,
     EmbedStats,
     EncoderSettings,
@@ -22,8 +25,9 @@ from tercet.encoder.settings import (
     Vectors,
     check_settings,
 )
+from tercet.encoder.stored import StoredTower
 from tercet.encoder.tokens import Tokens, load_tokenizer
-from tercet.encoder.tower import T5_FAMILY, Tower, first_bad_layer, unit_length
+from tercet.encoder.tower import Head, Tower, first_bad_layer, unit_length
 from tercet.errors import InputError, NonFiniteError, OutputError, SettingError, TextError
 from tercet.files import sha256_of_json
 from tercet.progress import Advance, progress_bar
@@ -36,14 +40,16 @@ logger = logging.getLogger("tercet")
 # parts of a configuration that change no vector
 _NO_CHANGE = ("_name_or_path", "architectures", "dtype", "output_hidden_states", "torch_dtype", "transformers_version")
 
-_PRECISIONS = {"exact": None, "fast": torch.bfloat16, "fp16": torch.float16}
+_CHUNK_TEXTS = 8192
+"""How many texts of a list are tokenised at a time, and sorted by length among each other."""
+
+_T = TypeVar("_T")
 
 
 class Encoder:
     """A sentence encoder. `Encoder.load` makes one.
 
     Attributes:
-        tower: The torch module: token ids to vectors.
         tokens: Texts to token ids.
         dtype: The number format that `save` writes; computing is in fp32 unless `embed` is told otherwise.
         prompts: Prefixes that the model has names for; `load` takes such a name as its `prompt`.
@@ -51,13 +57,14 @@ class Encoder:
 
     def __init__(
         self,
-        tower: Tower,
+        tower: Tower | StoredTower,
         tokens: Tokens,
         *,
         dtype: torch.dtype = torch.float32,
         prompts: dict[str, str] | None = None,
     ) -> None:
-        self.tower = tower
+        self._tower = tower
+        self._engines: dict[str, tuple[object, Engine]] = {}
         self.tokens = tokens
         self.dtype = dtype
         self.prompts = prompts or {}
@@ -93,40 +100,54 @@ class Encoder:
         """
         check_settings(settings)
         name = str(name)
+        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if tokenizer is not None and isinstance(tokenizer, str | Path):
             tokenizer = load_tokenizer(find_folder(str(tokenizer), weights=False))
         if name.startswith(FRESH):
             tower, tokens = assemble_fresh(name.removeprefix(FRESH), tokenizer, settings, seed)
-            encoder = cls(tower, tokens)
-        else:
-            folder = find_folder(name, revision=revision, pickles=convert_pickle)
-            tower, tokens, stored = assemble_stored(folder, tokenizer, settings, convert_pickle, seed)
-            encoder = cls(tower, tokens, dtype=stored.dtype, prompts=stored.prompts)
-        tower.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        return encoder
+            return cls(tower.to(where), tokens)
+        folder = find_folder(name, revision=revision, pickles=convert_pickle)
+        stored_tower, tokens, stored = assemble_stored(
+            folder, tokenizer, settings, convert_pickle, seed, device=where, embedded=name in EMBEDDED
+        )
+        if isinstance(stored_tower, Tower):
+            stored_tower.to(where)
+        return cls(stored_tower, tokens, dtype=stored.dtype, prompts=stored.prompts)
+
+    @property
+    def tower(self) -> Tower:
+        """The torch module, with the transformer of transformers in it: read when it is first asked for."""
+        if isinstance(self._tower, StoredTower):
+            self._tower = self._tower.load()
+        return self._tower
+
+    @property
+    def head(self) -> Head:
+        """What makes a vector of the transformer's hidden states."""
+        return self._tower.head
 
     @property
     def dim(self) -> int:
         """How many numbers a vector has."""
-        return self.tower.width
+        return self.head.width
 
     @property
     def settings(self) -> EncoderSettings:
         """The settings in force."""
-        prompt, dense = self.tokens.prompt, self.tower.dense_layers
+        dense = self.head.dense_layers
         return {
-            "readout": self.tower.readout,
-            "mlp": self.tower.mlp_when,
+            "readout": self.head.readout,
+            "mlp": self.head.mlp_when,
             "projection": dense[-1].linear.out_features if dense else None,
-            "normalize": self.tower.normalize,
-            "prompt": prompt.setting,
+            "normalize": self.head.normalize,
+            "prompt": self.tokens.prompt.setting,
             "max_tokens": self.tokens.max_tokens,
         }
 
     @property
     def device(self) -> torch.device:
         """Where the encoder runs."""
-        return next(self.tower.parameters()).device
+        return self._tower.device
 
     def save(self, folder: str | Path) -> None:
         """Write the encoder as a sentence-transformers model folder, in place of what was there.
@@ -141,21 +162,25 @@ class Encoder:
 
     def fingerprint(self) -> str:
         """Return a hash of everything that decides a vector: weights, tokenizer and settings."""
-        config = self.tower.backbone.config.to_dict()
-        shape = {key: value for key, value in config.items() if key not in _NO_CHANGE}
-        activations = [layer.activation for layer in self.tower.dense_layers]
-        described = [self.settings, self.tokens.describe(), shape, activations]
+        config = self._tower.config
+        shape = read_shape(config)
+        described = [
+            self.settings,
+            self.tokens.describe(),
+            {key: value for key, value in config.items() if key not in _NO_CHANGE} if shape is None else repr(shape),
+            [layer.activation for layer in self.head.dense_layers],
+        ]
         digest = hashlib.sha256(sha256_of_json(described).encode())
-        for name, tensor in self.tower.state_dict().items():
+        for name, tensor in sorted((self._tower.weights() | self.head.state_dict()).items()):
             digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+            digest.update(tensor.detach().float().cpu().contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
     def embed(self, texts: Sequence[str], **options: Unpack[EmbedOptions]) -> Vectors:
         """Return the vectors of texts, in their order: float32 [n, d].
 
         Args:
-            texts: Any number of texts; an empty text has a vector too.
+            texts: Any number of texts; an empty text has a vector too. Equal texts are embedded once.
             **options: See `EmbedOptions`.
 
         Raises:
@@ -164,9 +189,37 @@ class Encoder:
         """
         return self.embed_with_stats(texts, **options)[0]
 
-    def embed_with_stats(
+    def embed_with_stats(self, texts: Sequence[str], **options: Unpack[EmbedOptions]) -> tuple[Vectors, EmbedStats]:
+        """Do as `embed`, and also return how many texts, tokens and truncated texts there were."""
+        if isinstance(texts, str):
+            raise InputError("one string was given where a list of texts is wanted. Write [text].")
+        _check_texts(texts)
+        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        different = list(places)
+        chunks = (different[start : start + _CHUNK_TEXTS] for start in range(0, len(different), _CHUNK_TEXTS))
+        embedded = Embedded.empty(len(different), self._check_dims(options.get("dims")))
+        show = options.get("progress", False)
+        with progress_bar("embedding", total=len(texts), unit="texts", enabled=show is True) as bar:
+            advance = options["progress"] = show if callable(show) else bar
+            num = 0
+            try:
+                for part in self.embed_each(chunks, **options):
+                    embedded[num : num + len(part.vectors)] = part
+                    num += len(part.vectors)
+            except TextError as error:
+                raise TextError(texts.index(different[num + error.position]), error.problem) from error
+            if len(different) < len(texts):
+                embedded = embedded[np.array([places[text] for text in texts])]
+                advance(len(texts) - len(different))
+        stats = embedded.stats
+        if stats.num_truncated:
+            cut = (stats.num_truncated, stats.num_texts, self.tokens.max_tokens)
+            logger.warning("%d of %d texts were cut to %d tokens", *cut)
+        return embedded.vectors, stats
+
+    def embed_each(
         self,
-        texts: Sequence[str],
+        chunks: Iterable[Sequence[str]],
         *,
         precision: str = "exact",
         dims: int | None = None,
@@ -174,37 +227,56 @@ class Encoder:
         max_batch_tokens: int = 4096,
         on_truncate: OnTruncate = "count",
         progress: bool | Advance = False,
-    ) -> tuple[Vectors, EmbedStats]:
-        """Do as `embed`, and also return how many texts, tokens and truncated texts there were."""
-        _check_texts(texts)
+    ) -> Iterator[Embedded]:
+        """Embed chunks of texts as they come, and yield each one's vectors and what was read of it.
+
+        The next chunk is read and tokenised, in a thread of its own, while one is computed; no more than that is in
+        memory. A TextError counts positions within its chunk. The options are those of `embed`.
+        """
         if max_batch_tokens < 1:
             raise SettingError(f"max_batch_tokens {max_batch_tokens}: is less than one. Give a positive number.")
         dims = self._check_dims(dims)
         precision = self.resolve_precision(precision)
-        dtype = _PRECISIONS[precision]
-        compute = nullcontext() if dtype is None else torch.autocast(self.device.type, dtype)
-        ids, truncated = self.tokens(texts)
-        stats = EmbedStats(len(texts), sum(map(len, ids)), sum(truncated))
-        self._report_truncated(truncated, on_truncate)
-        scale = self.tower.normalize if normalize is None else normalize
-        vectors = np.empty((len(texts), dims), np.float32)
-        bar = progress_bar("embedding", total=len(texts), unit="texts", enabled=progress is True)
-        with _evaluating(self.tower), bar as own_bar:
-            advance = progress if callable(progress) else own_bar
-            for batch in batches_by_length([len(row) for row in ids], max_batch_tokens=max_batch_tokens):
-                input_ids, mask = pad([ids[i] for i in batch], pad_id=self.tokens.pad_id)
-                input_ids, mask = input_ids.to(self.device), mask.to(self.device)
-                with torch.inference_mode(), compute:
-                    output = self.tower.raw(input_ids, mask)
-                    if not bool(output.isfinite().all()):
-                        layer = first_bad_layer(self.tower, input_ids, mask)
-                        raise NonFiniteError(
-                            f"a vector is not finite: it went wrong in {layer}. {_finite_fix(precision)}"
-                        )
-                output = output[:, :dims]
+        engine = self._engine(precision)
+        scale = self.head.normalize if normalize is None else normalize
+        num_truncated = 0
+        for rows, truncated in _one_ahead(map(self.tokens, chunks)):
+            num_truncated += sum(truncated)
+            if on_truncate == "error" and num_truncated:
+                raise self._too_long(truncated)
+            vectors = np.empty((len(rows), dims), np.float32)
+            lengths = [len(row) for row in rows]
+            for batch in batches_by_length(lengths, max_batch_tokens=max_batch_tokens, padded=engine.padded):
+                ids = [rows[i] for i in batch]
+                output = self._finite(engine(ids), ids, precision)[:, :dims]
                 vectors[batch] = (unit_length(output) if scale else output).cpu().numpy()
-                advance(len(batch), note=f"{stats.num_truncated:,} truncated" if stats.num_truncated else None)
-        return vectors, stats
+                if callable(progress):
+                    progress(len(batch), note=f"{num_truncated:,} truncated" if num_truncated else None)
+            yield Embedded(vectors, np.array(lengths, np.int32), np.array(truncated))
+
+    def _engine(self, precision: str) -> Engine:
+        """Return what computes at a precision, prepared anew where weights have changed since the last time."""
+        state, engine = self._engines.get(precision, (None, None))
+        if engine is None or state != self._tower.state():
+            pad_id = self.tokens.pad_id
+            engine = choose_engine(self._tower, precision, device=self.device, load=lambda: self.tower, pad_id=pad_id)
+            self._engines[precision] = self._tower.state(), engine
+        return engine
+
+    def _finite(self, output: torch.Tensor, rows: list[list[int]], precision: str) -> torch.Tensor:
+        if bool(output.isfinite().all()):
+            return output
+        input_ids, mask = (tensor.to(self.device) for tensor in pad(rows, pad_id=self.tokens.pad_id))
+        layer = first_bad_layer(self.tower, input_ids, mask)
+        fix = BROKEN if precision == "exact" else "Try precision 'exact'."
+        raise NonFiniteError(f"a vector is not finite: it went wrong in {layer}. {fix}")
+
+    def _too_long(self, truncated: list[bool]) -> TextError:
+        return TextError(
+            truncated.index(True),
+            f"is longer than {self.tokens.max_tokens} tokens ({sum(truncated)} such texts). "
+            "Shorten it, raise max_tokens, or set on_truncate to count.",
+        )
 
     def encode(
         self,
@@ -242,57 +314,21 @@ class Encoder:
         left, right = (_unit(x if isinstance(x, np.ndarray) else self.embed(x)) for x in (a, b))
         return left @ right.T
 
-    _FP16_REASON: ClassVar[str] = (
-        "precision 'fp16': T5 was trained in bf16 and overflows to NaN in fp16, in its feed-forward layers first. "
-        "Take 'fast' (bf16) or 'exact'."
-    )
-
     def resolve_precision(self, precision: str) -> str:
         """Return what a precision stands for on this machine: `auto` is `fast` or `exact`.
 
         Raises:
             SettingError: There is no such precision, or not for this model.
         """
-        if precision == "auto":
-            return "fast" if _has_bf16(self.device) else "exact"
-        if precision not in _PRECISIONS:
-            raise SettingError(
-                f"precision {precision!r}: there is none of that name. Known: {', '.join(_PRECISIONS)}, auto."
-            )
-        if precision == "fp16" and self.tower.backbone.config.model_type in T5_FAMILY:
-            raise SettingError(self._FP16_REASON)
-        return precision
+        return resolve_precision(precision, model_type=self._tower.config["model_type"], device=self.device)
 
     def _check_dims(self, dims: int | None) -> int:
         if dims is not None and not 1 <= dims <= self.dim:
             raise SettingError(f"dims {dims}: this encoder's vectors have {self.dim} numbers. Take 1 to {self.dim}.")
         return dims or self.dim
 
-    def _report_truncated(self, truncated: list[bool], on_truncate: OnTruncate) -> None:
-        num = sum(truncated)
-        if num and on_truncate == "error":
-            raise TextError(
-                truncated.index(True),
-                f"is longer than {self.tokens.max_tokens} tokens ({num} such texts). "
-                "Shorten it, raise max_tokens, or set on_truncate to count.",
-            )
-        if num:
-            logger.warning("%d of %d texts were cut to %d tokens", num, len(truncated), self.tokens.max_tokens)
-
-
-@contextmanager
-def _evaluating(tower: Tower) -> Iterator[None]:
-    was_training = tower.training
-    tower.eval()
-    try:
-        yield
-    finally:
-        tower.train(was_training)
-
 
 def _check_texts(texts: Sequence[str]) -> None:
-    if isinstance(texts, str):
-        raise InputError("one string was given where a list of texts is wanted. Write [text].")
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise TextError(i, f"is of type {type(text).__name__}. Give strings.")
@@ -307,13 +343,10 @@ def _unit(vectors: Vectors) -> Vectors:
     return np.asarray(vectors / np.maximum(lengths, 1e-6), np.float32)
 
 
-def _has_bf16(device: torch.device) -> bool:
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported())
-    return device.type == "cpu" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
-def _finite_fix(precision: str) -> str:
-    if precision == "exact":
-        return "The model's weights or numbers are broken: check how it was trained or converted."
-    return "Try precision 'exact'."
+def _one_ahead(items: Iterator[_T]) -> Iterator[_T]:
+    """Yield what an iterator yields, but let it make the next one in a thread meanwhile."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        coming = thread.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item

@@ -66,6 +66,9 @@ class Stored:
     dtype: torch.dtype = torch.float32
     """The number format of the weights."""
 
+    ours: bool = False
+    """Whether Tercet wrote the folder."""
+
 
 def read_folder(folder: Path, *, convert_pickle: bool = False) -> Stored:
     """Read the settings and dense layers of a model folder.
@@ -119,17 +122,18 @@ def write_folder(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: torch.d
         prompt = tokens.prompt
         own: dict[str, Any] = {}
         modules = _reading_modules(target, tower, prompt, own, dtype)
-        dense = tower.dense_layers
-        if tower.mlp is not None and tower.mlp_when == "always":
-            dense.insert(0, tower.mlp)
-        elif tower.mlp is not None:
-            _write_dense(target / "mlp", tower.mlp, dtype)
+        head = tower.head
+        dense = head.dense_layers
+        if head.mlp is not None and head.mlp_when == "always":
+            dense.insert(0, head.mlp)
+        elif head.mlp is not None:
+            _write_dense(target / "mlp", head.mlp, dtype)
             own["training_mlp"] = "mlp"
         for layer in dense:
             path = f"{len(modules)}_Dense"
             _write_dense(target / path, layer, dtype)
             modules.append(("sentence_transformers.models.Dense", path))
-        if tower.normalize:
+        if head.normalize:
             path = f"{len(modules)}_Normalize"
             (target / path).mkdir()
             write_json(target / path / "config.json", {})
@@ -169,7 +173,7 @@ def write_transformer(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: to
         backbone.save_pretrained(folder, state_dict=weights)
     config = read_json(folder / "config.json")
     config["dtype"] = str(dtype).removeprefix("torch.")
-    if READOUTS[tower.readout].layers != (-1,):
+    if READOUTS[tower.head.readout].layers != (-1,):
         config["output_hidden_states"] = True
     write_json(folder / "config.json", config)
     tokens.tokenizer.save_pretrained(folder)
@@ -183,9 +187,9 @@ def _reading_modules(
     folder: Path, tower: Tower, prompt: Prompt, own: dict[str, Any], dtype: torch.dtype
 ) -> list[tuple[str, str]]:
     """Write what turns tokens into a vector, and return it as (type, path): theirs where it can say it, else ours."""
-    readout = READOUTS[tower.readout]
+    readout = READOUTS[tower.head.readout]
     if readout.pooling == "decoder" or prompt.suffix:
-        own |= {"readout": tower.readout, "prompt": prompt.setting}
+        own |= {"readout": tower.head.readout, "prompt": prompt.setting}
         return [(OWN_MODULE, "")]
     width, num_layers = tower.backbone.config.hidden_size, tower.backbone.config.num_hidden_layers
     modules = [("sentence_transformers.models.Transformer", "")]
@@ -239,6 +243,7 @@ def _read_limits(stored: Stored) -> None:
 def _read_prompt(folder: Path, stored: Stored) -> None:
     file = folder / "config_sentence_transformers.json"
     config = read_json(file) if file.exists() else {}
+    stored.ours = "tercet" in (config.get("__version__") or {})
     stored.prompts = config.get("prompts") or {}
     name = str(config.get("default_prompt_name"))
     if stored.prompts.get(name):

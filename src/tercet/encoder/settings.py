@@ -56,8 +56,8 @@ class EmbedOptions(TypedDict, total=False):
     """What can be chosen for one call of `Encoder.embed`."""
 
     precision: str
-    """`exact` (fp32, the default), `fast` (bf16, fp32 between layers), `auto` (`fast` where the machine has bf16), or
-    `fp16` (never for T5, which overflows in it)."""
+    """`exact` (fp32, the default), `fast` (bf16, fp32 between layers), `int8` (on a CPU), `auto` (`fast` where the
+    machine has bf16, else `exact`), or `fp16` (never for T5, which overflows in it)."""
 
     dims: int | None
     """Keep only the first numbers of each vector, and scale it to length 1 again where it had that."""
@@ -66,7 +66,7 @@ class EmbedOptions(TypedDict, total=False):
     """Whether vectors have length 1; as the model has it where None."""
 
     max_batch_tokens: int
-    """The most tokens, padding included, that are computed at once (4,096)."""
+    """The most tokens, padding included where there is any, that are computed at once (4,096)."""
 
     on_truncate: OnTruncate
     """`count` logs how many texts were too long (the default); `error` refuses them."""
@@ -89,6 +89,34 @@ class EmbedStats:
             self.num_tokens + other.num_tokens,
             self.num_truncated + other.num_truncated,
         )
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Vectors of texts, and what was read of each."""
+
+    vectors: Vectors
+    num_tokens: NDArray[np.int32]
+    truncated: NDArray[np.bool_]
+
+    @property
+    def stats(self) -> EmbedStats:
+        """The counts over all texts."""
+        return EmbedStats(len(self.vectors), int(self.num_tokens.sum()), int(self.truncated.sum()))
+
+    def __getitem__(self, places: "NDArray[np.int64] | slice") -> "Embedded":
+        return Embedded(self.vectors[places], self.num_tokens[places], self.truncated[places])
+
+    def __setitem__(self, places: "NDArray[np.int64] | slice", other: "Embedded") -> None:
+        self.vectors[places] = other.vectors
+        self.num_tokens[places] = other.num_tokens
+        self.truncated[places] = other.truncated
+
+    @classmethod
+    def empty(cls, num_texts: int, dims: int) -> "Embedded":
+        """Return room for the vectors of so many texts."""
+        vectors = np.empty((num_texts, dims), np.float32)
+        return cls(vectors, np.empty(num_texts, np.int32), np.empty(num_texts, np.bool_))
 
 
 def check_settings(settings: EncoderSettings) -> None:

@@ -15,7 +15,7 @@ from tercet.encoder.batches import pad
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.folder import OWN_FILE, write_transformer
 from tercet.encoder.tokens import Tokens
-from tercet.encoder.tower import Tower
+from tercet.encoder.tower import Head, Tower
 from tercet.files import write_json
 
 
@@ -34,7 +34,8 @@ class TextReadout(InputModule):
     ) -> "TextReadout":
         """Load the module from a model folder or a hub id."""
         encoder = Encoder.load(model_name_or_path, revision=revision, device="cpu")
-        readout_only = Tower(encoder.tower.backbone, readout=encoder.tower.readout, normalize=False)
+        head = encoder.tower.head
+        readout_only = Tower(encoder.tower.backbone, Head(head.readout, head.in_width, normalize=False))
         return cls(readout_only.eval(), encoder.tokens)
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_kwargs: Any) -> dict[str, Tensor]:
@@ -49,7 +50,7 @@ class TextReadout(InputModule):
 
     def get_embedding_dimension(self) -> int:
         """Return the width of the readout."""
-        return self.tower.width
+        return self.tower.head.width
 
     @property
     def max_seq_length(self) -> int:
@@ -65,5 +66,5 @@ class TextReadout(InputModule):
         """Write transformer, tokenizer and our settings into a model folder."""
         dtype = next(self.tower.parameters()).dtype
         write_transformer(Path(output_path), self.tower, self.tokens, dtype=dtype)
-        own = {"readout": self.tower.readout, "prompt": self.tokens.prompt.setting}
+        own = {"readout": self.tower.head.readout, "prompt": self.tokens.prompt.setting}
         write_json(Path(output_path) / OWN_FILE, own)

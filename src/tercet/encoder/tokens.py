@@ -5,12 +5,36 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tercet.encoder.backbone import refuse_code
+from tercet.encoder.backbone import read_json, refuse_code
 from tercet.errors import ModelError, SettingError
 from tercet.prompts import Prompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+class TokenizerFile:
+    """A compiled tokenizer as it stands in its file: what is needed of it to embed, without importing transformers.
+
+    Args:
+        folder: Where `tokenizer.json` and `tokenizer_config.json` are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self.folder = folder
+        self.backend_tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.backend_tokenizer.no_padding()
+        self.backend_tokenizer.no_truncation()
+        config = read_json(folder / "tokenizer_config.json")
+        pad = config["pad_token"]
+        self.pad_token_id = self.backend_tokenizer.token_to_id(pad["content"] if isinstance(pad, dict) else pad)
+        self.model_max_length: int = config.get("model_max_length", 0)
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Return the ids of one text."""
+        return list(self.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
 
 
 class Tokens:
@@ -20,7 +44,7 @@ class Tokens:
     one string; the suffix by itself. Where that exceeds `max_tokens`, the end of the text is cut, nothing else.
 
     Args:
-        tokenizer: A transformers tokenizer.
+        tokenizer: A transformers tokenizer, or the file of one.
         prompt: The template around a text, or None.
         max_tokens: The most that the model reads, prompt and special tokens included.
         lowercase: Whether texts are lower-cased first.
@@ -31,13 +55,13 @@ class Tokens:
 
     def __init__(
         self,
-        tokenizer: "PreTrainedTokenizerBase",
+        tokenizer: "PreTrainedTokenizerBase | TokenizerFile",
         *,
         prompt: Prompt | None = None,
         max_tokens: int,
         lowercase: bool = False,
     ) -> None:
-        self.tokenizer = tokenizer
+        self._tokenizer = tokenizer
         self.prompt = prompt or Prompt("", "")
         self.max_tokens = max_tokens
         self.lowercase = lowercase
@@ -51,13 +75,20 @@ class Tokens:
             )
 
     @property
+    def tokenizer(self) -> "PreTrainedTokenizerBase":
+        """The tokenizer of transformers: read when it is first asked for."""
+        if isinstance(self._tokenizer, TokenizerFile):
+            self._tokenizer = load_tokenizer(self._tokenizer.folder)
+        return self._tokenizer
+
+    @property
     def pad_id(self) -> int:
         """The id that fills up a batch."""
-        return int(self.tokenizer.pad_token_id or 0)
+        return int(self._tokenizer.pad_token_id or 0)
 
     def describe(self) -> list[Any]:
         """Return everything that decides the ids of a text, prompt and length aside, as JSON."""
-        backend: Any = getattr(self.tokenizer, "backend_tokenizer", None)
+        backend: Any = getattr(self._tokenizer, "backend_tokenizer", None)
         pieces = backend.to_str() if backend is not None else sorted(self.tokenizer.get_vocab().items())
         return [self.lowercase, self._before, self._after, self.pad_id, pieces]
 
@@ -72,9 +103,9 @@ class Tokens:
         return [self._before + ids[:room] + after for ids in bare], [len(ids) > room for ids in bare]
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
         if backend is None:  # ByT5 has no compiled tokenizer: its ids are bytes
-            return [self.tokenizer.encode(text, add_special_tokens=False) for text in texts]
+            return [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
         backend.no_padding()  # a call of the tokenizer itself, by somebody else, may have switched them on
         backend.no_truncation()
         return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
@@ -103,6 +134,18 @@ def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTraine
     return tokenizer
 
 
+def tokenizer_file(folder: Path) -> TokenizerFile | None:
+    """Return the tokenizer in a folder as its file has it; None where the file is not there or not complete.
+
+    Only for folders whose file is what transformers would make of it: it builds some tokenizers anew from their words.
+    """
+    refuse_code(folder, "tokenizer_config.json")
+    try:
+        return TokenizerFile(folder)
+    except Exception:  # the tokenizers library raises nothing narrower; transformers will say what is wrong
+        return None
+
+
 def _require_sentencepiece(folder: Path) -> None:
     """Say what to install where a tokenizer is only there as a SentencePiece model, as of T5 v1.1 and mT5."""
     models = list(folder.glob("*.model"))
@@ -116,7 +159,7 @@ def _require_sentencepiece(folder: Path) -> None:
             ) from error
 
 
-def _special_ids(tokenizer: "PreTrainedTokenizerBase") -> tuple[list[int], list[int]]:
+def _special_ids(tokenizer: "PreTrainedTokenizerBase | TokenizerFile") -> tuple[list[int], list[int]]:
     """Find which ids a tokenizer puts before and after a text."""
     bare = tokenizer.encode("a", add_special_tokens=False)
     full = tokenizer.encode("a", add_special_tokens=True)

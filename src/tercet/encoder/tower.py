@@ -1,8 +1,8 @@
-"""The tower: transformer, readout, dense layers, normalisation. Token ids go in, one vector a text comes out."""
+"""The tower: a transformer and its head. Token ids go in, one vector a text comes out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -80,12 +80,12 @@ class Dense(nn.Module):
         return self.ACTIVATIONS[self.activation](self.linear(x))
 
 
-class Tower(nn.Module):
-    """Transformer, readout, optional MLP, further dense layers, optional L2 normalisation.
+class Head(nn.Module):
+    """What makes a vector of the transformer's hidden states: readout, optional MLP, dense layers, normalisation.
 
     Args:
-        backbone: A transformers model; an encoder-decoder for the readout `encdec-first`, else an encoder.
         readout: A name in READOUTS.
+        in_width: The transformer's width.
         mlp: The dense layer of `cls-mlp`, or None.
         mlp_when: Whether the MLP is used always or in training only.
         dense: What follows, usually nothing or one projection without bias.
@@ -94,17 +94,17 @@ class Tower(nn.Module):
 
     def __init__(
         self,
-        backbone: "PreTrainedModel",
-        *,
         readout: str,
+        in_width: int,
+        *,
         mlp: Dense | None = None,
         mlp_when: When = "always",
         dense: list[Dense] | None = None,
         normalize: bool = True,
     ) -> None:
         super().__init__()
-        self.backbone = backbone
         self.readout = readout
+        self.in_width = in_width
         self.mlp = mlp
         self.mlp_when = mlp_when
         self.dense = nn.ModuleList(dense or [])
@@ -121,23 +121,66 @@ class Tower(nn.Module):
         layers = self.dense_layers
         if self.mlp is not None and self.mlp_when == "always":
             layers = [self.mlp, *layers]
-        return layers[-1].linear.out_features if layers else int(self.backbone.config.hidden_size)
+        return layers[-1].linear.out_features if layers else self.in_width
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the vectors [n, width] of padded token ids [n, num_tokens]."""
-        x = self.raw(input_ids, attention_mask)
-        return unit_length(x) if self.normalize else x
+    @property
+    def needs_decoder(self) -> bool:
+        """Whether the readout is the decoder's first output."""
+        return READOUTS[self.readout].pooling == "decoder"
 
-    def raw(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the vectors before normalisation, in fp32."""
-        x = self.read(input_ids, attention_mask)
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the vectors of pooled hidden states before normalisation, in fp32."""
+        if self.mlp is not None and (self.training or self.mlp_when == "always"):
+            x = self.mlp(x)
         for layer in self.dense:
             x = layer(x)
         return x.float()
 
+
+class Tower(nn.Module):
+    """A transformer and its head.
+
+    Args:
+        backbone: A transformers model; an encoder-decoder for the readout `encdec-first`, else an encoder.
+        head: What makes vectors of its hidden states.
+    """
+
+    def __init__(self, backbone: "PreTrainedModel", head: Head) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The transformer's configuration."""
+        return self.backbone.config.to_dict()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the transformer is."""
+        return next(self.backbone.parameters()).device
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the transformer's parameters by name."""
+        return dict(self.backbone.named_parameters())
+
+    def state(self) -> object:
+        """Return something that is another thing after weights or configuration have changed."""
+        return str(self.backbone.config), [(p.data_ptr(), p._version) for p in self.backbone.parameters()]
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the vectors [n, width] of padded token ids [n, num_tokens]."""
+        x = self.raw(input_ids, attention_mask)
+        return unit_length(x) if self.head.normalize else x
+
+    def raw(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the vectors before normalisation, in fp32."""
+        x: Tensor = self.head(self.read(input_ids, attention_mask))
+        return x
+
     def read(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the readout of the transformer, before the dense layers."""
-        readout = READOUTS[self.readout]
+        """Return the readout of the transformer, before the head's layers."""
+        readout = READOUTS[self.head.readout]
         encoder: nn.Module = self.backbone.get_submodule("encoder") if self.has_decoder else self.backbone
         deep = readout.layers != (-1,)
         output = encoder(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=deep)
@@ -145,15 +188,11 @@ class Tower(nn.Module):
         if deep:
             hidden = torch.stack([output.hidden_states[layer] for layer in readout.layers]).mean(0)
         if readout.pooling == "decoder":
-            x = first_decoder_output(cast("T5Model", self.backbone), hidden, attention_mask)
-        elif readout.pooling == "first":
-            x = hidden[:, 0]
-        else:
-            weight = attention_mask[..., None].to(hidden.dtype)
-            x = (hidden * weight).sum(1) / weight.sum(1)
-        if self.mlp is not None and (self.training or self.mlp_when == "always"):
-            x = self.mlp(x)
-        return x
+            return first_decoder_output(cast("T5Model", self.backbone), hidden, attention_mask)
+        if readout.pooling == "first":
+            return hidden[:, 0]
+        weight = attention_mask[..., None].to(hidden.dtype)
+        return (hidden * weight).sum(1) / weight.sum(1)
 
     @property
     def has_decoder(self) -> bool:
