@@ -49,11 +49,10 @@ def cut(lengths: Sequence[int], tower: Tower, *, compute: ComputeSettings) -> li
     activations are computed for the second time.
     """
     budget = compute.max_activation_gb * 1e9
-    max_tokens = min(compute.max_batch_tokens, int(budget / activation_bytes(tower, max(lengths))))
+    max_tokens = min(compute.max_batch_tokens, int(budget / _token_bytes(tower, max(lengths))))
     pieces: list[Piece] = []
     for rows in reversed(list(batches_by_length(lengths, max_batch_tokens=max(max_tokens, 1)))):
-        longest = lengths[rows[0]]
-        budget -= len(rows) * longest * activation_bytes(tower, longest)
+        budget -= activation_bytes(tower, num_rows=len(rows), length=lengths[rows[0]])
         pieces.append(Piece(rows, kept=budget >= 0))
     return pieces[::-1]
 
@@ -69,12 +68,22 @@ def in_step(pieces: list[Piece], gather: Gather, *, device: torch.device) -> lis
     return [replace(piece, kept=i >= num_dropped) for i, piece in enumerate([*pieces, *idle])]
 
 
-def activation_bytes(tower: Tower, length: int) -> int:
-    """Estimate what the backward pass needs of one token of a text of this length, in fp32 and with dropout."""
+def activation_bytes(tower: Tower, *, num_rows: int, length: int) -> int:
+    """Estimate what the backward pass of a piece needs, in fp32 and with dropout.
+
+    Besides what depends on the tokens, every piece has copies of the weights, joined or multiplied with one another.
+    """
+    words = tower.backbone.get_input_embeddings().weight
+    num_weights = sum(parameter.numel() for parameter in tower.parameters()) - words.numel()
+    return 4 * num_weights + num_rows * length * _token_bytes(tower, length)
+
+
+def _token_bytes(tower: Tower, length: int) -> int:
+    """Estimate what the backward pass needs of one token of a text of this length."""
     config = tower.backbone.config
     if config.model_type in T5_FAMILY:
         inner, hidden = config.num_heads * config.d_kv, config.d_ff * (2 if config.is_gated_act else 1)
     else:
         inner, hidden = config.hidden_size, config.intermediate_size
-    floats = 10 * config.hidden_size + 5 * inner + 3 * config.num_attention_heads * length + 3 * hidden
+    floats = 9 * config.hidden_size + 5 * inner + 3 * config.num_attention_heads * length + 3 * hidden
     return int(4 * floats * config.num_hidden_layers)
