@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tercet.tasks.classifier import score_nested, stratified_folds
 from tercet.tasks.logistic import ClassifierSettings
+from tercet.tasks.measure import ratio
 
 NUM_ROWS, WIDTH = 10_662, 384
 SETTINGS = ClassifierSettings()
@@ -129,10 +130,8 @@ def run(features: NDArray[np.float32], labels: NDArray[np.int64], num_rounds: in
             f"(extrapolated from {len(sample)} of {num_fits} fits); {sequential_s[-1] / batched_s[-1]:.1f}x",
             flush=True,
         )
-    ratios = [slow / fast for slow, fast in zip(sequential_s, batched_s, strict=True)]
-    spread = {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios), "rounds": num_rounds}
     return {
-        "ratios": {"batched": spread},
+        "ratios": {"batched": ratio(sequential_s, batched_s)},
         "num_fits": num_fits,
         "batched": {"seconds": batched_s, "accuracy": outcome.accuracy, "dev_accuracy": outcome.dev_accuracy},
         "sequential": {

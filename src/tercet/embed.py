@@ -1,15 +1,18 @@
 """The verb `embed`: a file of texts becomes a file of vectors, however long it takes and however often it is killed."""
 
-import contextlib
+import hashlib
 import json
+import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tercet.encoder import EmbedOptions, EmbedStats, Encoder, Vectors
+from tercet.encoder import Embedded, EmbedOptions, EmbedStats, Encoder, Vectors
 from tercet.errors import InputError, SettingError, TextError
 from tercet.files import atomic_write, check_writable, move_file
 from tercet.progress import Advance, progress_bar
@@ -18,8 +21,13 @@ from tercet.shards import Shards, in_shards
 
 SHARD_TEXTS = 8192
 
-Embedded = tuple[list[str], Vectors]
-"""Some texts and their vectors."""
+TextsAndVectors = tuple[list[str], Vectors]
+
+_NUM_COUNTS = 2
+"""Behind the numbers of a vector, a row of a shard has how many tokens were read, and whether the text was cut."""
+
+_REMEMBERED = 2_000_000
+"""How many different texts are remembered so that each is embedded once; a quarter of a gigabyte."""
 
 
 def embed_file(
@@ -59,8 +67,10 @@ def embed_file(
         options["progress"] = advance
         if texts.num_texts <= shard_texts:
             all_texts = list(texts)
-            with _naming_rows(texts, 0):
+            try:
                 vectors, stats = encoder.embed_with_stats(all_texts, **options)
+            except TextError as error:
+                raise InputError(f"{texts.path}: row {error.position + 1} {error.problem}") from error
             with atomic_write(out) as stream:
                 write(stream, [(all_texts, vectors)], shape)
             return stats
@@ -80,7 +90,7 @@ def embed_file(
     return stats
 
 
-def writer_for(out: Path) -> Callable[[IO[bytes], Iterable[Embedded], tuple[int, int]], None]:
+def writer_for(out: Path) -> Callable[[IO[bytes], Iterable[TextsAndVectors], tuple[int, int]], None]:
     """Return the function that writes vectors in the format of a file's ending.
 
     Raises:
@@ -100,48 +110,94 @@ def _open_shards(texts: TextFile, encoder: Encoder, out: Path, shard_texts: int,
         "device": encoder.device.type,
         "shard_texts": shard_texts,
     }
-    return Shards(out.with_name(f"{out.name}.parts"), plan=plan, ending=".npz")
+    return Shards(out.with_name(f"{out.name}.parts"), plan=plan, ending=".npy")
 
 
 def _fill_shards(
     shards: Shards, texts: TextFile, encoder: Encoder, shard_texts: int, advance: Advance, options: EmbedOptions
 ) -> EmbedStats:
-    total = EmbedStats()
-    for number, chunk in enumerate(in_shards(iter(texts), shard_texts)):
-        if shards.is_done(number):
-            advance(len(chunk), earlier=True)
-        else:
-            with _naming_rows(texts, number * shard_texts):
-                vectors, stats = encoder.embed_with_stats(chunk, **options)
-            with atomic_write(shards.path(number)) as stream:
-                np.savez(stream, vectors=vectors, stats=np.array(astuple(stats)))
-        with np.load(shards.path(number)) as shard:
-            total += EmbedStats(*map(int, shard["stats"]))
-    return total
+    """Embed what is not done yet, every text once: where it stands again, it gets the vector of the first place."""
+    waiting: deque[_Shard] = deque()
+    stats = EmbedStats()
 
+    def new_texts() -> Iterator[list[str]]:
+        for shard in _plan_shards(texts, shard_texts):
+            if shards.is_done(shard.number):
+                advance(len(shard.firsts), earlier=True)
+            else:
+                waiting.append(shard)
+                yield shard.new_texts
 
-@contextlib.contextmanager
-def _naming_rows(texts: TextFile, first: int) -> Iterator[None]:
-    """Say which row of the file a text is that cannot be embedded."""
     try:
-        yield
+        for embedded in encoder.embed_each(new_texts(), **options):
+            shard = waiting.popleft()
+            with atomic_write(shards.path(shard.number)) as stream:
+                np.save(stream, _with_earlier(shard, embedded, shards, shard_texts))
+            advance(len(shard.firsts) - len(shard.new_texts))
     except TextError as error:
-        raise InputError(f"{texts.path}: row {first + error.position + 1} {error.problem}") from error
+        row = waiting[0].new_rows[error.position]
+        raise InputError(f"{texts.path}: row {row + 1} {error.problem}") from error
+    for number in range(math.ceil(texts.num_texts / shard_texts)):
+        counts = np.load(shards.path(number), mmap_mode="r")[:, -_NUM_COUNTS:].sum(0, dtype=np.float64)
+        stats += EmbedStats(min(shard_texts, texts.num_texts - number * shard_texts), *map(int, counts))
+    return stats
 
 
-def _read_shards(shards: Shards, texts: TextFile, shard_texts: int) -> Iterator[Embedded]:
+@dataclass(frozen=True)
+class _Shard:
+    number: int
+    firsts: NDArray[np.int64]
+    """For each text of the shard, the row of the file where it first stands."""
+
+    new_rows: NDArray[np.int64]
+    """The rows whose texts stand nowhere before."""
+
+    new_texts: list[str]
+
+
+def _plan_shards(texts: TextFile, shard_texts: int) -> Iterator[_Shard]:
+    """Yield which texts of each shard are new. The first two million different texts of a file are remembered."""
+    seen: dict[bytes, int] = {}
     for number, chunk in enumerate(in_shards(iter(texts), shard_texts)):
-        with np.load(shards.path(number)) as shard:
-            yield chunk, shard["vectors"]
+        start = number * shard_texts
+        new: dict[bytes, int] = {}
+        firsts = np.empty(len(chunk), np.int64)
+        for row, text in enumerate(chunk, start):
+            key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            first = seen.get(key)
+            firsts[row - start] = new.setdefault(key, row) if first is None else first
+        if len(seen) < _REMEMBERED:
+            seen |= new
+        rows = np.array(list(new.values()), np.int64)
+        yield _Shard(number, firsts, rows, [chunk[row - start] for row in rows])
 
 
-def _write_npy(stream: IO[bytes], embedded: Iterable[Embedded], shape: tuple[int, int]) -> None:
+def _with_earlier(shard: _Shard, new: Embedded, shards: Shards, shard_texts: int) -> Vectors:
+    """Return the rows of a shard: its texts' vectors and counts, those of earlier texts from their shards."""
+    start = shard.number * shard_texts
+    computed = np.column_stack([new.vectors, new.num_tokens, new.truncated]).astype(np.float32, copy=False)
+    rows = np.empty((len(shard.firsts), computed.shape[1]), np.float32)
+    here = shard.firsts >= start
+    rows[here] = computed[np.searchsorted(shard.new_rows, shard.firsts[here])]
+    numbers, places = np.divmod(shard.firsts, shard_texts)
+    for number in np.unique(numbers[~here]):
+        theirs = numbers == number
+        rows[theirs] = np.load(shards.path(int(number)), mmap_mode="r")[places[theirs]]
+    return rows
+
+
+def _read_shards(shards: Shards, texts: TextFile, shard_texts: int) -> Iterator[TextsAndVectors]:
+    for number, chunk in enumerate(in_shards(iter(texts), shard_texts)):
+        yield chunk, np.load(shards.path(number), mmap_mode="r")[:, :-_NUM_COUNTS]
+
+
+def _write_npy(stream: IO[bytes], embedded: Iterable[TextsAndVectors], shape: tuple[int, int]) -> None:
     np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
     for _, vectors in embedded:
         stream.write(vectors.astype("<f4", copy=False).tobytes())
 
 
-def _write_parquet(stream: IO[bytes], embedded: Iterable[Embedded], shape: tuple[int, int]) -> None:
+def _write_parquet(stream: IO[bytes], embedded: Iterable[TextsAndVectors], shape: tuple[int, int]) -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -152,14 +208,14 @@ def _write_parquet(stream: IO[bytes], embedded: Iterable[Embedded], shape: tuple
             writer.write_table(pa.table([pa.array(texts, pa.string()), column], schema=schema))
 
 
-def _write_jsonl(stream: IO[bytes], embedded: Iterable[Embedded], _shape: tuple[int, int]) -> None:
+def _write_jsonl(stream: IO[bytes], embedded: Iterable[TextsAndVectors], _shape: tuple[int, int]) -> None:
     for texts, vectors in embedded:
         for text, vector in zip(texts, vectors.tolist(), strict=True):
             line = json.dumps({"text": text, "embedding": vector}, ensure_ascii=False)
             stream.write(line.encode() + b"\n")
 
 
-_WRITERS: dict[str, Callable[[IO[bytes], Iterable[Embedded], tuple[int, int]], None]] = {
+_WRITERS: dict[str, Callable[[IO[bytes], Iterable[TextsAndVectors], tuple[int, int]], None]] = {
     ".npy": _write_npy,
     ".parquet": _write_parquet,
     ".jsonl": _write_jsonl,

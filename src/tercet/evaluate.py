@@ -1,5 +1,6 @@
 """The verb `evaluate`: score an encoder on the tasks of the three papers, or on one's own files."""
 
+import contextlib
 import difflib
 import hashlib
 import os
@@ -174,7 +175,7 @@ class VectorStore:
         self._vectors: dict[str, Vectors] = {}
         self._cache: Path | None = None
         if isinstance(encoder, Encoder):
-            self.precisions = tuple(dict.fromkeys((precision, "exact", "fast")))
+            self.precisions = _precisions_of(encoder, precision)
             self.num_parameters = sum(parameter.numel() for parameter in encoder.tower.parameters())
             self._cache = cache
             self._key = f"{encoder.fingerprint()} {encoder.device.type}" if cache else ""
@@ -215,15 +216,18 @@ class VectorStore:
             raise InputError(f"the vector of {texts[row]!r} is not finite. Check the encoder.")
         return vectors
 
-    def compute(self, texts: Sequence[str], *, precision: str, batch: int) -> None:
-        """Embed texts, about so many at once, and keep nothing."""
+    def compute(self, texts: Sequence[str], *, precision: str, batch: int | None) -> None:
+        """Embed texts, about so many at once or as the encoder likes, and keep nothing."""
         if isinstance(self.encoder, Encoder):
+            if batch is None:
+                self.encoder.embed(texts, precision=precision)
+                return
             if texts[0] not in self._longest:  # found out once, in the round that warms up
                 self._longest[texts[0]] = max(map(len, self.encoder.tokens(texts)[0]))
             self.encoder.embed(texts, precision=precision, max_batch_tokens=batch * self._longest[texts[0]])
         else:
-            for start in range(0, len(texts), batch):
-                self.encoder.encode(list(texts[start : start + batch]))
+            for start in range(0, len(texts), batch or len(texts)):
+                self.encoder.encode(list(texts[start : start + (batch or len(texts))]))
 
 
 def default_cache() -> Path:
@@ -247,6 +251,15 @@ def _settings_of(encoder: TextEncoder) -> dict[str, Any]:
     if not isinstance(encoder, Encoder):
         return {}
     return {**encoder.settings, "fingerprint": encoder.fingerprint(), "device": encoder.device.type}
+
+
+def _precisions_of(encoder: Encoder, usual: str) -> tuple[str, ...]:
+    """Return the usual precision and then the others that the encoder has."""
+    found = [usual]
+    for level in ("exact", "fast", "int8"):
+        with contextlib.suppress(SettingError):
+            found.append(encoder.resolve_precision(level))
+    return tuple(dict.fromkeys(found))
 
 
 def _versions() -> dict[str, str]:

@@ -217,7 +217,7 @@ def command(tmp_path, models):
 def finished(parts):
     """Return the finished shards of a run and what would change if one were written again."""
     try:
-        stats = {path.name: path.stat() for path in parts.glob("[0-9]*.npz")}
+        stats = {path.name: path.stat() for path in parts.glob("[0-9]*.npy")}
     except FileNotFoundError:  # the run has removed them meanwhile
         return {}
     return {name: (stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in stats.items()}
@@ -288,11 +288,11 @@ def test_killed_many_times_it_ends_with_the_same_bytes_and_no_shard_is_embedded_
 def test_a_finished_shard_is_taken_as_it_is(launch, tercet, command, tmp_path, encoder):
     code, shards = run_until_shards(launch, command("out.npy"), tmp_path, "out.npy", 2)
     assert code == -signal.SIGKILL
-    marked = tmp_path / "out.npy.parts" / "000001.npz"
+    marked = tmp_path / "out.npy.parts" / "000001.npy"
     assert marked.name in shards
-    with np.load(marked) as shard:
-        stats = shard["stats"]
-    np.savez(marked, vectors=np.full((SHARD_TEXTS, 256), 7.0, np.float32), stats=stats)
+    shard = np.load(marked)
+    shard[:, :256] = 7.0
+    np.save(marked, shard)
     assert tercet(*command("out.npy")).returncode == 0
     expected = encoder.embed(many_texts(NUM_TEXTS, seed=2))
     expected[SHARD_TEXTS : 2 * SHARD_TEXTS] = 7.0
@@ -327,9 +327,9 @@ def test_shards_made_with_other_settings_are_thrown_away(launch, tercet, command
 def test_what_a_kill_left_at_the_very_end_is_removed(launch, tercet, command, tmp_path):
     run_until_shards(launch, command("out.npy"), tmp_path, "out.npy", 1)
     (tmp_path / "out.npy.parts" / "out.npy").write_bytes(b"half of it")
-    (tmp_path / "out.npy.parts" / ".000001.npz.abcdefgh").write_bytes(b"half of it")
+    (tmp_path / "out.npy.parts" / ".000001.npy.abcdefgh").write_bytes(b"half of it")
     (tmp_path / ".out.npy.parts.removed").mkdir()
-    (tmp_path / ".out.npy.parts.removed" / "000000.npz").write_bytes(b"a shard of a run that is done")
+    (tmp_path / ".out.npy.parts.removed" / "000000.npy").write_bytes(b"a shard of a run that is done")
     assert tercet(*command("out.npy")).returncode == 0
     assert np.load(tmp_path / "out.npy").shape == (NUM_TEXTS, 256)
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.npy"}

@@ -68,7 +68,7 @@ def test_an_mlp_for_training_only_is_kept_and_not_used(tiny, sentences, tmp_path
     np.testing.assert_allclose(read_by_them(tmp_path / "m").encode(sentences), encoder.embed(sentences), atol=1e-5)
     again = Encoder.load(tmp_path / "m")
     assert again.settings == encoder.settings
-    torch.testing.assert_close(again.tower.mlp.linear.weight, encoder.tower.mlp.linear.weight)
+    torch.testing.assert_close(again.tower.head.mlp.linear.weight, encoder.tower.head.mlp.linear.weight)
     used = Encoder.load(tmp_path / "m", mlp="always").embed(sentences)
     np.testing.assert_allclose(used, tiny("bert", readout="cls-mlp").embed(sentences), atol=1e-6)
 

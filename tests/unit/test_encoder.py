@@ -163,7 +163,7 @@ def test_the_fingerprint_knows_the_shape_and_the_activations(tiny):
     before = encoder.fingerprint()
     encoder.tower.backbone.config.hidden_act = "relu"
     changed = encoder.fingerprint()
-    encoder.tower.dense[0].activation = "tanh"
+    encoder.tower.head.dense[0].activation = "tanh"
     assert len({before, changed, encoder.fingerprint()}) == 3
 
 

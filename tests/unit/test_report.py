@@ -601,6 +601,20 @@ def test_speed_is_drawn_by_length_and_by_batch_with_the_spread(tmp_path):
     assert plots["speed-batch"].series[0].points == ((1, 2.0), (8, 16.0))
 
 
+def test_speed_by_length_is_drawn_at_own_batches_where_every_run_has_them(tmp_path):
+    old, new = speed(64.0), speed(64.0)
+    own = [{"words": w, "batch": None, "precision": "exact", "sentences_per_s": 100.0 * w} for w in (8, 32)]
+    new["grid"] = [*own, *new["grid"]]
+    alone = write(tmp_path / "new", "new", {"speed": new})
+    plots = plots_of(alone)
+    assert plots["speed-words"].title == "Speed by length (own batches)"
+    assert [s.points for s in plots["speed-words"].series] == [((8, 800.0), (32, 3200.0))]
+    assert plots["speed-batch"].series[0].points == ((1, 2.0), (8, 16.0))  # own batches have no size
+    both = plots_of(alone, write(tmp_path / "old", "old", {"speed": old}))
+    assert both["speed-words"].title == "Speed by length (batch 8)"
+    assert len(both["speed-words"].series) == 4
+
+
 def test_models_of_one_name_are_told_apart_by_their_folders(tmp_path):
     tasks = {"STS12": spearman(70.0)}
     one, two = write(tmp_path / "one", "t5", tasks), write(tmp_path / "two", "t5", tasks)

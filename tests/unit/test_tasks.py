@@ -13,7 +13,7 @@ import torch
 from tercet import InputError, NonFiniteError, RowError, SettingError
 from tercet.evaluate import GROUPS, TASKS, choose_tasks, evaluate
 from tercet.geometry import alignment, anisotropy, uniformity
-from tercet.tasks.speed import _forget_peak, _peak_rss_gb
+from tercet.tasks.measure import forget_peak, in_turns, peak_rss_gb, ratio, spread
 from tercet.tasks.translation import retrieval_accuracy
 
 RNG = np.random.default_rng(1)
@@ -544,23 +544,51 @@ def test_an_unknown_task_is_refused_with_near_matches(tmp_path, monkeypatch):
 
 def test_speed_is_measured_for_every_length_batch_and_precision(tiny, monkeypatch):
     cells = {(c["words"], c["batch"]) for c in evaluate(Hashed(), tasks="speed")["tasks"]["speed"]["grid"]}
-    assert cells == {(words, batch) for words in (8, 32, 128) for batch in (1, 8, 32)}
+    assert cells == {(words, batch) for words in (8, 32, 128) for batch in (None, 1, 8, 32)}
     monkeypatch.setattr("tercet.tasks.speed._NUM_WORDS", (8,))
+    monkeypatch.setattr("tercet.tasks.speed._OWN_BATCHES_WORDS", 64)
     result = evaluate(tiny(), tasks="speed")["tasks"]["speed"]
-    assert {(c["batch"], c["precision"]) for c in result["grid"]} == {
-        (b, p) for b in (1, 8, 32) for p in ("exact", "fast")
+    assert {(c["batch"], c["precision"]) for c in result["grid"]} >= {
+        (b, p) for b in (None, 1, 8, 32) for p in ("exact", "fast")
     }
     assert all(0 < cell["min"] <= cell["sentences_per_s"] <= cell["max"] for cell in result["grid"])
     assert result["num_parameters"] > 1e5
     assert all(0.05 < cell["peak_rss_gb"] <= result["peak_rss_gb"] for cell in result["grid"])
 
 
+def test_speed_is_measured_with_the_batches_that_are_asked_for_and_with_the_encoders_own(monkeypatch):
+    sizes = []
+
+    class Counting(Hashed):
+        def encode(self, sentences):
+            sizes.append(len(set(sentences)))
+            return super().encode(sentences)
+
+    monkeypatch.setattr("tercet.tasks.speed._NUM_WORDS", (8,))
+    result = evaluate(Counting(), tasks="speed")["tasks"]["speed"]
+    assert set(sizes) == {1, 8, 32, 256}  # 256: all at once, and no two sentences the same
+    assert result["score"] == next(c["sentences_per_s"] for c in result["grid"] if c["batch"] is None)
+
+
+def test_contestants_take_turns_and_every_other_round_goes_backwards():
+    called = []
+    contestants = {name: lambda name=name: called.append(name) or len(called) for name in "abc"}
+    rounds = list(in_turns(contestants, num_rounds=2))
+    assert called == ["a", "b", "c", "c", "b", "a"]
+    assert rounds == [{"a": 1, "b": 2, "c": 3}, {"a": 6, "b": 5, "c": 4}]
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_each_round_and_not_of_the_medians():
+    assert ratio([1.0, 8.0, 9.0], [1.0, 2.0, 9.0]) == {"median": 1.0, "min": 1.0, "max": 4.0, "rounds": 3}
+    assert spread([3.0, 1.0]) == {"median": 2.0, "min": 1.0, "max": 3.0, "rounds": 2}
+
+
 def test_the_peak_of_memory_is_of_each_measurement_alone():
-    _forget_peak()
-    before = _peak_rss_gb()
+    forget_peak()
+    before = peak_rss_gb()
     block = np.ones(30_000_000)
-    with_block = _peak_rss_gb()
+    with_block = peak_rss_gb()
     del block
-    _forget_peak()
+    forget_peak()
     assert with_block - before > 0.2
-    assert _peak_rss_gb() < with_block - 0.2
+    assert peak_rss_gb() < with_block - 0.2

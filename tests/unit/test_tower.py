@@ -65,16 +65,16 @@ def test_projection_has_no_bias_and_comes_before_normalisation(tiny):
     encoder, (ids, mask) = tiny("t5", readout="enc-mean", projection=24), batch()
     plain = tiny("t5", readout="enc-mean", normalize=False)
     with torch.no_grad():
-        projected = plain.tower(ids, mask) @ encoder.tower.dense[0].linear.weight.T
+        projected = plain.tower(ids, mask) @ encoder.tower.head.dense[0].linear.weight.T
         torch.testing.assert_close(encoder.tower(ids, mask), F.normalize(projected, dim=-1), atol=1e-6, rtol=1e-5)
-    assert encoder.tower.dense[0].linear.bias is None
+    assert encoder.tower.head.dense[0].linear.bias is None
     assert encoder.dim == 24
 
 
 def test_the_mlp_of_cls_mlp_is_a_dense_layer_with_tanh(tiny):
     encoder, (ids, mask) = tiny("bert", readout="cls-mlp", normalize=False), batch()
     plain = tiny("bert", readout="cls", normalize=False)
-    linear = encoder.tower.mlp.linear
+    linear = encoder.tower.head.mlp.linear
     with torch.no_grad():
         wanted = torch.tanh(plain.tower(ids, mask) @ linear.weight.T + linear.bias)
         torch.testing.assert_close(encoder.tower(ids, mask), wanted)
@@ -90,7 +90,7 @@ def test_an_mlp_for_training_only_is_used_in_training_only(tiny):
             for module in tower.modules():
                 if isinstance(module, torch.nn.Dropout):
                     module.p = 0.0
-        in_training = encoder.tower.mlp(plain.tower(ids, mask))
+        in_training = encoder.tower.head.mlp(plain.tower(ids, mask))
         torch.testing.assert_close(encoder.tower(ids, mask), in_training)
 
 

@@ -124,10 +124,10 @@ class PackedBert:
         scale = torch.ones(len(qkv))
         scale[:width] = (width // self.shape.num_heads) ** -0.5
         return _Block(
-            qkv=self.make(qkv * scale[:, None], bias * scale),
+            qkv=self.make.careful(qkv * scale[:, None], bias * scale),
             out=self._linear(f"{attention}.output.dense"),
             up=self._linear(f"{prefix}.intermediate.dense", self.shape.activation),
-            down=self._linear(f"{output}.dense"),
+            down=self.make.careful(weights[f"{output}.dense.weight"], weights[f"{output}.dense.bias"]),
             norms=(
                 _Norm(weights, f"{attention}.output.LayerNorm", self.shape.eps),
                 _Norm(weights, f"{output}.LayerNorm", self.shape.eps),

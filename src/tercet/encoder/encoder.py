@@ -240,7 +240,7 @@ class Encoder:
         engine = self._engine(precision)
         scale = self.head.normalize if normalize is None else normalize
         num_truncated = 0
-        for rows, truncated in _one_ahead(map(self.tokens, chunks)):
+        for rows, truncated in _one_ahead(map(self._tokenize, chunks)):
             num_truncated += sum(truncated)
             if on_truncate == "error" and num_truncated:
                 raise self._too_long(truncated)
@@ -253,6 +253,10 @@ class Encoder:
                 if callable(progress):
                     progress(len(batch), note=f"{num_truncated:,} truncated" if num_truncated else None)
             yield Embedded(vectors, np.array(lengths, np.int32), np.array(truncated))
+
+    def _tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
+        _check_texts(texts)
+        return self.tokens(texts)
 
     def _engine(self, precision: str) -> Engine:
         """Return what computes at a precision, prepared anew where weights have changed since the last time."""

@@ -4,6 +4,7 @@ The prepared ones use operators of torch that are not public. Where a torch does
 run them, the same numbers come from public operators, more slowly.
 """
 
+import math
 from collections.abc import Callable
 from typing import Literal, Protocol
 
@@ -52,6 +53,9 @@ class MakeLinear(Protocol):
     def __call__(self, weight: Tensor, bias: Tensor | None = None, activation: Activation = "none") -> Linear:
         """Prepare one weight [out, in]."""
 
+    def careful(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+        """Prepare one weight of a product whose errors grow in what follows."""
+
 
 def has_bf16() -> bool:
     """Return whether this CPU multiplies bf16 numbers itself."""
@@ -73,6 +77,8 @@ class Trainable:
         """Take a weight as it is now."""
         return _Plain(weight.to(self.dtype), None if bias is None else bias.to(self.dtype), activation)
 
+    careful = __call__
+
 
 class Prepared:
     """Products in fp32 or bf16, the weight laid out by oneDNN once."""
@@ -87,15 +93,21 @@ class Prepared:
             return _OneDnn(weight, bias, activation)
         return _Plain(weight, bias, activation)
 
+    careful = __call__
+
 
 class Quantized:
     """Products of 8-bit numbers: a scale for each row of the weight, and one for each token, found as it comes."""
 
     dtype = torch.float32
 
-    def __call__(self, weight: Tensor, bias: Tensor | None = None, activation: Activation = "none") -> "_Int8":
+    def __call__(self, weight: Tensor, bias: Tensor | None = None, activation: Activation = "none") -> Linear:
         """Quantise one weight."""
         return _Int8(weight, bias, activation)
+
+    def careful(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+        """Prepare one weight of a product that does not bear 8 bits, in bf16 or fp32."""
+        return Prepared(torch.bfloat16 if has_bf16() else torch.float32)(weight, bias)
 
 
 class _Plain:
@@ -129,38 +141,63 @@ class _OneDnn:
 
 
 class _Int8:
+    """A product of 8-bit numbers.
+
+    A token x is stored as bytes q with x = step (q - zero), its own step and zero. To take the zeros off the product,
+    the weight gets further columns, together minus the sum of its others, and every token has its zero there.
+    """
+
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation) -> None:
-        scale = weight.float().abs().amax(1).clamp_min(_LEAST) / 127
-        quantized = (weight / scale[:, None]).round().to(torch.int8)
-        # Without VNNI two neighbouring products are summed in 16 bits, which tokens of 8 bits would overflow.
-        self.level = 127 if has_vnni() else 63
-        self.multiply = _int8_product(quantized, scale, middle=self.level + 1)
-        self.bias, self.activation = bias, ACTIVATIONS[activation]
+        # Without VNNI two neighbouring products are summed in 16 bits, which larger weights would overflow.
+        largest = 127 if has_vnni() else 63
+        scale = weight.float().abs().amax(1).clamp_min(_LEAST) / largest
+        columns = (weight / scale[:, None]).round()
+        self.in_width = columns.shape[1]
+        columns = torch.cat([columns, _spread(-columns.sum(1), largest)], dim=1).to(torch.int8)
+        self.width = columns.shape[1]
+        fused = bias is None and activation == "relu"  # which does not mind being scaled afterwards
+        self.multiply = _int8_product(columns, scale, relu=fused)
+        self.bias, self.activation = bias, ACTIVATIONS["none" if fused else activation]
 
     def __call__(self, x: Tensor) -> Tensor:
-        y, scale = self._scaled(x)
-        return self.activation(y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale))
+        tokens, step = self._quantize(x)
+        y = self.multiply(tokens)
+        return self.activation(y.mul_(step) if self.bias is None else torch.addcmul(self.bias, y, step))
 
     def add(self, x: Tensor, to: Tensor) -> Tensor:
-        y, scale = self._scaled(x)
-        return (to if self.bias is None else to.add_(self.bias)).addcmul_(y, scale)
+        tokens, step = self._quantize(x)
+        return (to if self.bias is None else to.add_(self.bias)).addcmul_(self.multiply(tokens), step)
 
-    def _scaled(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the product of the quantised tokens, and the scale of each token."""
-        scale = x.abs().amax(1, keepdim=True).float().clamp_min_(_LEAST).div_(self.level)
-        tokens = x.div(scale).round_().to(torch.int8).view(torch.uint8).add_(self.level + 1)
-        return self.multiply(tokens), scale
+    def _quantize(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the tokens as bytes [n, width], and the step of each [n, 1]."""
+        low, high = x.amin(1, keepdim=True).clamp_max_(0), x.amax(1, keepdim=True).clamp_min_(0)
+        step = (high - low).clamp_min_(_LEAST).div_(255)
+        zero = low.div_(step).neg_().round_().sub_(128)
+        # By way of signed bytes, which torch converts to much faster; the last step moves -128..127 to 0..255.
+        tokens = torch.empty(len(x), self.width, dtype=torch.int8)
+        tokens[:, : self.in_width] = x.div(step).add_(zero).round_()
+        tokens[:, self.in_width :] = zero
+        return tokens.view(torch.uint8).bitwise_xor_(128), step
 
 
-def _int8_product(weight: Tensor, scale: Tensor, *, middle: int) -> Callable[[Tensor], Tensor]:
-    """Return what multiplies 8-bit tokens, stored with `middle` for zero, with an 8-bit weight, into fp32."""
+def _spread(total: Tensor, largest: int) -> Tensor:
+    """Return integer columns [n, k] that sum up to `total` [n], none of them larger than `largest`."""
+    num = 16 * max(1, math.ceil(float(total.abs().max()) / largest / 16))
+    even = total.div(num, rounding_mode="floor")
+    return even[:, None] + (torch.arange(num) < (total - even * num)[:, None])
+
+
+def _int8_product(weight: Tensor, scale: Tensor, *, relu: bool) -> Callable[[Tensor], Tensor]:
+    """Return what multiplies bytes with an 8-bit weight, into fp32."""
     if not _has_operators("onednn", "qlinear_prepack", "qlinear_pointwise"):
-        return lambda tokens: F.linear(tokens.float() - middle, weight.float()) * scale
+        activation = ACTIVATIONS["relu" if relu else "none"]
+        return lambda tokens: activation(F.linear(tokens.float(), weight.float()) * scale)
     packed, zeros = torch.ops.onednn.qlinear_prepack(weight, None), torch.zeros(len(weight), dtype=torch.int64)
+    name = "relu" if relu else "none"
 
     def multiply(tokens: Tensor) -> Tensor:
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
-            tokens, 1.0, middle, packed, scale, zeros, None, 1.0, 0, torch.float32, "none", [], ""
+            tokens, 1.0, 0, packed, scale, zeros, None, 1.0, 0, torch.float32, name, [], ""
         )
         return y
 

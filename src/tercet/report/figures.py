@@ -84,10 +84,11 @@ def _speed(runs: Sequence[Run]) -> Iterator[Plan]:
     cells = [cell for _, _, grid in grids for cell in grid]
     if not cells:
         return
-    batches, lengths = sorted({cell.batch for cell in cells}), sorted({cell.words for cell in cells})
-    batch, length = batches[-1], lengths[len(lengths) // 2]
+    lengths = sorted({cell.words for cell in cells})
+    length, batch = lengths[len(lengths) // 2], _batch_of_all([grid for _, _, grid in grids])
+    at_once = f"batch {batch}" if batch else "own batches"
     plots = [
-        _speed_plot(grids, "words", f"Speed by length (batch {batch})", "words a sentence", ("batch", batch)),
+        _speed_plot(grids, "words", f"Speed by length ({at_once})", "words a sentence", ("batch", batch)),
         _speed_plot(grids, "batch", f"Speed by batch ({length} words)", "sentences a batch", ("words", length)),
     ]
     sized = [(i, run, num_parameters(run), run.tasks["speed"].score) for i, run, _ in grids]
@@ -108,9 +109,17 @@ def _speed(runs: Sequence[Run]) -> Iterator[Plan]:
         yield Plan(
             "Speed",
             "Sentences a second, as in Sentence-T5, Figure 5, on the machine of each run: medians, with bars from the "
-            "slowest to the fastest round. Both axes are logarithmic.",
+            "slowest to the fastest round. Own batches are those that an encoder forms where nothing is asked for. "
+            "Both axes are logarithmic.",
             drawn,
         )
+
+
+def _batch_of_all(grids: Sequence[list[SpeedCell]]) -> int | None:
+    """Return the batch that runs are compared at: their own where each has that, else the largest."""
+    if all(any(cell.batch is None for cell in grid) for grid in grids if grid):
+        return None
+    return max(cell.batch for grid in grids for cell in grid if cell.batch)
 
 
 def _is_line(plot: Plot) -> bool:
@@ -118,14 +127,14 @@ def _is_line(plot: Plot) -> bool:
 
 
 def _speed_plot(
-    grids: Sequence[tuple[int, Run, list[SpeedCell]]], key: str, title: str, x_label: str, fixed: tuple[str, int]
+    grids: Sequence[tuple[int, Run, list[SpeedCell]]], key: str, title: str, x_label: str, fixed: tuple[str, int | None]
 ) -> Plot:
     precisions = list(dict.fromkeys(cell.precision for _, _, grid in grids for cell in grid))
     series = []
     for style, run, grid in grids:
         for precision in precisions:
             cells = sorted(
-                (c for c in grid if c.precision == precision and getattr(c, fixed[0]) == fixed[1]),
+                (c for c in grid if c.precision == precision and getattr(c, fixed[0]) == fixed[1] and getattr(c, key)),
                 key=lambda cell: int(getattr(cell, key)),
             )
             if cells:

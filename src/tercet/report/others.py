@@ -118,7 +118,8 @@ def _grid(having: Sequence[Run], results: list[TaskResult]) -> Table:
                 _cells([c.sentences_per_s if c else None for c in measured], decimals=1), measured, strict=True
             )
         ]
-        rows.append(Row((Cell(f"{words} words"), Cell(f"batch {batch}"), Cell(precision), *cells)))
+        at_once = f"batch {batch}" if batch else "own batches"
+        rows.append(Row((Cell(f"{words} words"), Cell(at_once), Cell(precision), *cells)))
     header = (Cell("Length"), Cell("Batch"), Cell("Precision"), *(Cell(run.label) for run in having))
     return Table(header, tuple(rows), num_text=3)
 

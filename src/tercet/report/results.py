@@ -43,7 +43,8 @@ class SpeedCell(BaseModel):
     """One measured combination of length, batch and precision."""
 
     words: int = Field(gt=0)
-    batch: int = Field(gt=0)
+    batch: int | None = Field(gt=0)
+    """How many sentences at once; None where the encoder chose."""
     precision: Line
     sentences_per_s: float = Field(gt=0, allow_inf_nan=False)
     min: Number = None

@@ -23,8 +23,8 @@ class Embed(Protocol):
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, in their order. Texts that were seen before cost nothing."""
 
-    def compute(self, texts: Sequence[str], *, precision: str, batch: int) -> None:
-        """Embed texts, about so many at once, and keep nothing: for measuring time."""
+    def compute(self, texts: Sequence[str], *, precision: str, batch: int | None) -> None:
+        """Embed texts, about so many at once (its own choice where None), and keep nothing: for measuring time."""
 
 
 @dataclass(frozen=True)

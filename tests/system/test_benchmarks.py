@@ -1,0 +1,42 @@
+"""Benchmarks run and write what they promise; what they measure is not judged here."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def embedding(tmp_path_factory):
+    """The result of the embedding benchmark with a tiny shape, few made-up sentences and no rival to install."""
+    file = tmp_path_factory.mktemp("benchmark") / "result.json"
+    options = ["--shapes", "t5-tiny", "--sentences", "24", "--rounds", "2", "--json", file]
+    contestants = ["--contestants", "st_fp32,exact,encdec_exact"]
+    run = [sys.executable, BENCHMARKS / "embed.py", *options, *contestants]
+    ended = subprocess.run(run, capture_output=True, text=True, timeout=600)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(file.read_text()), ended.stdout
+
+
+def test_the_embedding_benchmark_writes_ratios_with_their_spread(embedding):
+    result, _ = embedding
+    assert set(result["ratios"]) == {"t5-tiny/exact", "t5-tiny/encdec_exact", "t5-tiny/encdec_over_enc_exact"}
+    for spread in result["ratios"].values():
+        assert set(spread) == {"median", "min", "max", "rounds"}
+        assert 0 < spread["min"] <= spread["median"] <= spread["max"]
+        assert spread["rounds"] == 2
+
+
+def test_the_embedding_benchmark_compares_vectors_and_counts_padding_and_shares_of_the_peak(embedding):
+    result, printed = embedding
+    assert result["cosines"]["t5-tiny/exact"]["min"] > 0.99999
+    assert result["padding"]["t5-tiny/st_fp32"] > 1
+    assert result["peaks_gflops"]["t5-tiny/fp32"]["median"] > 0
+    assert result["shares_of_peak"]["t5-tiny/exact"]["median"] > 0
+    assert result["machine"]["threads"] == 2
+    assert result["sentences"]["num"] == 24
+    assert "encdec_over_enc_exact" in printed

@@ -1,0 +1,221 @@
+"""The packed forward against transformers' own, at every precision."""
+
+import numpy as np
+import pytest
+import torch
+from transformers.models.t5.modeling_t5 import T5Attention
+
+from tercet import Encoder
+from tercet.encoder import linear
+from tercet.encoder.batches import batches_by_length, pad
+from tercet.encoder.engine import PackedEngine, PaddedEngine
+from tercet.encoder.linear import Prepared, Quantized
+from tercet.encoder.packed import embed_rows
+from tercet.encoder.t5 import distance_buckets
+from tercet.errors import SettingError
+
+MODELS = [
+    *(
+        (family, readout)
+        for family in ("t5", "t5-1.1", "umt5")
+        for readout in ("enc-mean", "enc-first", "encdec-first")
+    ),
+    ("mt5", "encdec-first"),
+    ("byt5", "enc-mean"),
+    ("t5", "first-last-mean"),
+    ("t5", "top2-mean"),
+    *(("bert", readout) for readout in ("mean", "cls", "cls-mlp", "first-last-mean", "top2-mean")),
+    ("roberta", "mean"),
+]
+
+
+def padded(encoder, texts, **kwargs):
+    """Return the vectors of transformers' forward, in one padded batch."""
+    rows, _ = encoder.tokens(texts)
+    ids, mask = pad(rows, pad_id=encoder.tokens.pad_id)
+    with torch.no_grad():
+        return encoder.tower(ids, mask).numpy()
+
+
+@pytest.mark.parametrize(("family", "readout"), MODELS)
+def test_packed_vectors_equal_those_of_transformers(tiny, sentences, family, readout):
+    encoder = tiny(family, readout=readout, projection=48)
+    assert not encoder._engine("exact").padded
+    np.testing.assert_allclose(encoder.embed(sentences), padded(encoder, sentences), atol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "readout"), MODELS)
+def test_lower_precisions_are_close(tiny, sentences, family, readout):
+    encoder = tiny(family, readout=readout)
+    exact = padded(encoder, sentences)
+    assert (encoder.embed(sentences, precision="fast") * exact).sum(1).min() > 0.9995
+    assert (encoder.embed(sentences, precision="int8") * exact).sum(1).min() > 0.995
+
+
+@pytest.mark.parametrize(
+    ("family", "readout"),
+    [
+        ("t5", "enc-mean"),
+        ("t5-1.1", "encdec-first"),
+        ("umt5", "encdec-first"),
+        ("bert", "cls-mlp"),
+        ("roberta", "mean"),
+    ],
+)
+def test_gradients_equal_those_of_transformers(tiny, sentences, family, readout):
+    encoder = tiny(family, readout=readout)
+    rows, _ = encoder.tokens(sentences)
+    wanted = torch.randn(len(rows), encoder.dim, generator=torch.manual_seed(1))
+
+    def gradients(vectors):
+        encoder.tower.zero_grad()
+        (vectors * wanted).sum().backward()
+        return {name: p.grad.clone() for name, p in encoder.tower.named_parameters() if p.grad is not None}
+
+    packed = gradients(embed_rows(encoder.tower, rows, pad_id=encoder.tokens.pad_id))
+    reference = gradients(encoder.tower.raw(*pad(rows, pad_id=encoder.tokens.pad_id)))
+    assert packed.keys() == reference.keys()
+    for name, gradient in reference.items():
+        torch.testing.assert_close(packed[name], gradient, atol=1e-4 * float(gradient.abs().max()) + 1e-6, rtol=1e-3)
+
+
+def test_dropout_is_there_in_training_only(tiny, sentences):
+    encoder = tiny("t5", readout="encdec-first")
+    rows, _ = encoder.tokens(sentences)
+    quiet = [embed_rows(encoder.tower, rows, pad_id=0) for _ in range(2)]
+    torch.testing.assert_close(*quiet, atol=0, rtol=0)
+    encoder.tower.train()
+    noisy = [embed_rows(encoder.tower, rows, pad_id=0) for _ in range(2)]
+    assert not torch.allclose(*noisy)
+
+
+def test_a_model_trains_in_bf16_with_fp32_gradients(tiny, sentences):
+    encoder = tiny("t5")
+    rows, _ = encoder.tokens(sentences)
+    vectors = embed_rows(encoder.tower, rows, pad_id=0, dtype=torch.bfloat16)
+    assert vectors.dtype == torch.float32
+    vectors.sum().backward()
+    assert {p.grad.dtype for p in encoder.tower.parameters() if p.grad is not None} == {torch.float32}
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast", "int8"])
+def test_public_operators_give_the_same_vectors_where_private_ones_are_missing(tiny, sentences, precision, monkeypatch):
+    encoder = tiny("t5", readout="encdec-first")
+    expected = encoder.embed(sentences, precision=precision)
+    monkeypatch.setattr(linear, "_has_operators", lambda *_names: False)
+    again = tiny("t5", readout="encdec-first")
+    atol = {"exact": 1e-5, "fast": 1e-2, "int8": 1e-5}[precision]
+    np.testing.assert_allclose(again.embed(sentences, precision=precision), expected, atol=atol)
+
+
+@pytest.mark.parametrize("bias", [None, torch.linspace(-1, 1, 24)])
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "gelu-tanh"])
+def test_an_int8_product_is_close_and_each_row_is_computed_by_itself(bias, activation):
+    generator = torch.manual_seed(2)
+    x = torch.randn(50, 40, generator=generator) * torch.logspace(-3, 3, 50)[:, None] + 0.3
+    weight = torch.randn(24, 40, generator=generator) + 0.2
+    product = Quantized()(weight, bias, activation)
+    expected = linear.ACTIVATIONS[activation](torch.nn.functional.linear(x, weight, bias))
+    error = (product(x) - expected).norm(dim=1) / torch.nn.functional.linear(x, weight, bias).norm(dim=1)
+    assert float(error.max()) < 0.03
+    for row in (0, 17, 49):
+        torch.testing.assert_close(product(x[row : row + 1]), product(x)[row : row + 1], atol=0, rtol=1e-6)
+    added = product.add(x, torch.ones(50, 24)) if activation == "none" else product(x) + 1
+    torch.testing.assert_close(added, product(x) + 1)
+
+
+def test_a_row_of_zeros_has_an_int8_product_too():
+    assert not Quantized()(torch.ones(3, 5))(torch.zeros(2, 5)).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "gelu-tanh"])
+def test_a_prepared_product_equals_the_public_one(dtype, activation):
+    generator = torch.manual_seed(3)
+    x, weight, bias = (torch.randn(*size, generator=generator) for size in ((30, 16), (24, 16), (24,)))
+    expected = linear.ACTIVATIONS[activation](torch.nn.functional.linear(x, weight, bias))
+    product = Prepared(dtype)(weight, bias, activation)
+    atol = 1e-5 if dtype == torch.float32 else 0.1
+    torch.testing.assert_close(product(x).float(), expected, atol=atol, rtol=0)
+    if activation == "none":
+        torch.testing.assert_close(product.add(x, torch.ones(30, 24)), expected + 1, atol=atol, rtol=0)
+
+
+def test_distances_fall_into_the_buckets_of_transformers():
+    distance = torch.arange(-600, 601)
+    theirs = T5Attention._relative_position_bucket(distance, True, 32, 128)
+    torch.testing.assert_close(distance_buckets(distance, 32, 128), theirs)
+
+
+def test_a_padding_token_within_a_text_has_the_position_that_roberta_gives_it(tiny):
+    encoder = tiny("roberta")
+    texts = ["Stocks <pad> dropped <pad> .", "Stocks dropped."]
+    assert encoder.tokens.pad_id in encoder.tokens(texts)[0][0]
+    np.testing.assert_allclose(encoder.embed(texts), padded(encoder, texts), atol=1e-5)
+
+
+def test_changed_weights_change_the_vectors(tiny, sentences):
+    encoder = tiny("t5")
+    before = encoder.embed(sentences)
+    assert encoder._engine("exact") is encoder._engine("exact")
+    with torch.no_grad():
+        encoder.tower.backbone.encoder.block[0].layer[1].DenseReluDense.wo.weight.mul_(3)
+    after = encoder.embed(sentences)
+    assert np.abs(after - before).max() > 1e-3
+    np.testing.assert_allclose(after, padded(encoder, sentences), atol=1e-5)
+
+
+def test_an_unusual_configuration_is_computed_by_transformers(tiny, sentences):
+    encoder = tiny("bert")
+    encoder.tower.backbone.config.hidden_act = "silu"
+    assert isinstance(encoder._engine("exact"), PaddedEngine)
+    with pytest.raises(SettingError, match="precision 'int8': is for models on a CPU"):
+        encoder.embed(sentences, precision="int8")
+    encoder.tower.backbone.config.hidden_act = "gelu"
+    assert isinstance(encoder._engine("exact"), PackedEngine)
+
+
+def test_equal_texts_are_embedded_once(tiny, sentences, monkeypatch):
+    encoder, rows = tiny("t5"), []
+    compute = PackedEngine.__call__
+    monkeypatch.setattr(PackedEngine, "__call__", lambda self, batch: (rows.extend(batch), compute(self, batch))[1])
+    doubled = [*sentences, *reversed(sentences)]
+    vectors, stats = encoder.embed_with_stats(doubled)
+    assert len(rows) == len(sentences)
+    assert stats.num_texts == len(doubled)
+    assert stats.num_tokens == 2 * sum(map(len, rows))
+    np.testing.assert_array_equal(vectors[: len(sentences)], vectors[: len(sentences) - 1 : -1])
+
+
+def test_chunks_are_read_one_ahead_and_no_further(tiny, sentences):
+    encoder, read = tiny("t5"), []
+
+    def chunks():
+        for number in range(10):
+            read.append(number)
+            yield [f"{number} {text}" for text in sentences]
+
+    embedded = encoder.embed_each(chunks())
+    for number in range(3):
+        next(embedded)
+        assert len(read) <= number + 2
+
+
+def test_an_encoder_from_a_folder_is_the_same_before_and_after_its_transformer_is_loaded(tiny, sentences, tmp_path):
+    for family, readout in (("t5", "encdec-first"), ("bert", "mean")):
+        tiny(family, readout=readout, projection=32).save(tmp_path / family)
+        encoder = Encoder.load(tmp_path / family, device="cpu")
+        before, fingerprint = encoder.embed(sentences), encoder.fingerprint()
+        assert {name: weight.shape for name, weight in encoder._tower.weights().items()} == {
+            name: weight.shape for name, weight in encoder.tower.weights().items()
+        }
+        assert encoder.fingerprint() == fingerprint
+        np.testing.assert_array_equal(encoder.embed(sentences), before)
+        np.testing.assert_allclose(padded(encoder, sentences), before, atol=1e-5)
+
+
+def test_packed_batches_count_only_the_tokens_that_there_are():
+    lengths = [3, 9, 2, 4, 9, 1]
+    batches = list(batches_by_length(lengths, max_batch_tokens=12, padded=False))
+    assert sorted(i for batch in batches for i in batch) == list(range(6))
+    assert [[lengths[i] for i in batch] for batch in batches] == [[9], [9], [4, 3, 2, 1]]
