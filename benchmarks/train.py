@@ -7,16 +7,14 @@ AdamW. The weights of both start equal, dropout is 0.1. Where the CPU has bf16, 
 the library in fp32 and by bf16 autocast. A CPU without bf16 would emulate it, minutes a step: there, both run in fp32
 only, and the JSON says under `not_measured` that the ratio over bf16 is missing.
 
-The peak of memory is that of a process of its own that takes a step, with 512 triplets and with 2048 pairs. With
-TERCET_DATA set, rows are NLI triplets; otherwise they are made of random words, with as many words a text as NLI has.
-The tokenizer is trained on the rows and filled up to T5's vocabulary. Needs the extra st.
+The peak of memory is that of a process of its own that takes a step, with 512 triplets and with 2048 pairs. Rows are
+NLI triplets where TERCET_DATA is set, else made-up sentences. The tokenizer is trained on them and filled up to T5's
+number of words. Needs the extra st.
 """
 
 import argparse
 import json
 import os
-import random
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,52 +24,45 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import T5Tokenizer
 
+from peak import has_bf16
+from sentences import load_sentences, train_tokenizer
 from tercet import Encoder
 from tercet.objectives.compute import ComputeSettings
 from tercet.objectives.contrast import Contrast, ContrastSettings
 from tercet.rows.kinds import Triplet
+from tercet.tasks.measure import in_turns, peak_rss_gb, ratio
 
 SHAPE, NUM_WORDS, BATCH = "t5-small", 32_128, 64
-SEED, LEARNING_RATE, TEMPERATURE = 0, 1e-4, 0.05
+LEARNING_RATE, TEMPERATURE = 1e-4, 0.05
 PEAKS = {"512_triplets": (512, 1), "2048_pairs": (2048, 0)}
-"""Rows and hard negatives a row."""
+"""Rows, and hard negatives of each."""
+
+Step = Callable[[list[Triplet]], float]
 
 
-def load_rows() -> tuple[str, list[Triplet]]:
-    """NLI triplets, or generated ones."""
-    if "TERCET_DATA" in os.environ:
-        file = Path(os.environ["TERCET_DATA"]) / "train" / "nli_triplets.tsv"
-        lines = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()[1:]]
-        return "NLI", [Triplet(anchor, positive, (negative,)) for anchor, positive, negative in lines]
-    rng = random.Random(SEED)
-    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 8))) for _ in range(8000)]
-
-    def text(mean: int) -> str:
-        return " ".join(rng.choices(words, k=max(3, round(rng.gammavariate(4, mean / 4)))))
-
-    return "generated", [Triplet(text(14), text(8), (text(8),)) for _ in range(4000)]
+def load_rows() -> tuple[list[Triplet], str]:
+    """Return triplets, and where they are from."""
+    data = os.environ.get("TERCET_DATA")
+    file = Path(data, "train", "nli_triplets.tsv") if data else None
+    if file is None or not file.exists():
+        texts, source = load_sentences(15_000)
+        return [Triplet(*texts[i : i + 2], (texts[i + 2],)) for i in range(0, len(texts) - 2, 3)], source
+    lines = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()[1:]]
+    return [Triplet(anchor, positive, (negative,)) for anchor, positive, negative in lines], "NLI triplets"
 
 
-def train_tokenizer(rows: list[Triplet]) -> T5Tokenizer:
-    """A tokenizer of the rows' pieces, with as many words as T5's."""
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    special = ["<pad>", "</s>", "<unk>"]
-    trainer = trainers.UnigramTrainer(vocab_size=8000, unk_token="<unk>", special_tokens=special, show_progress=False)
-    tokenizer.train_from_iterator(
-        (text for row in rows for text in (row.anchor, row.positive, *row.negatives)), trainer
-    )
-    pieces = json.loads(tokenizer.to_str())["model"]["vocab"]
-    return T5Tokenizer(
-        vocab=[(piece, score) for piece, score in pieces], extra_ids=NUM_WORDS - len(pieces), model_max_length=64
+def fresh_encoder(rows: list[Triplet]) -> Encoder:
+    """Return a T5-small sentence encoder with random weights."""
+    texts = [text for row in rows for text in (row.anchor, row.positive, *row.negatives)]
+    tokenizer = train_tokenizer(texts, num_words=NUM_WORDS)
+    return Encoder.load(
+        f"random:{SHAPE}", tokenizer=tokenizer, device="cpu", readout="enc-mean", projection=768, max_tokens=64
     )
 
 
-def our_step(encoder: Encoder) -> Callable[[list[Triplet]], float]:
-    """A function that takes a step of ours."""
+def our_step(encoder: Encoder) -> Step:
+    """Return a function that takes a step of ours."""
     compute = ComputeSettings(precision="auto")
     objective = Contrast(encoder, ContrastSettings(temperature=TEMPERATURE), compute=compute)
     objective.module.train()
@@ -86,8 +77,8 @@ def our_step(encoder: Encoder) -> Callable[[list[Triplet]], float]:
     return step
 
 
-def their_step(folder: Path, *, bf16: bool) -> Callable[[list[Triplet]], float]:
-    """A function that takes a step of sentence-transformers."""
+def their_step(folder: Path, *, bf16: bool) -> Step:
+    """Return a function that takes a step of sentence-transformers."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
@@ -108,74 +99,61 @@ def their_step(folder: Path, *, bf16: bool) -> Callable[[list[Triplet]], float]:
     return step
 
 
-def fresh_encoder(rows: list[Triplet]) -> Encoder:
-    """A T5-small sentence encoder with random weights."""
-    tokenizer = train_tokenizer(rows)
-    return Encoder.load(f"random:{SHAPE}", tokenizer=tokenizer, device="cpu", readout="enc-mean", projection=768)
-
-
 def race(rows: list[Triplet], num_rounds: int) -> dict[str, Any]:
-    """Time all steps in turns."""
+    """Time the steps of all in turns."""
     encoder = fresh_encoder(rows)
-    has_bf16 = encoder.resolve_precision("auto") == "fast"
-    with tempfile.TemporaryDirectory() as name:
-        encoder.save(Path(name) / "model")
-        steps = {"ours": our_step(encoder), "st_fp32": their_step(Path(name) / "model", bf16=False)}
-        if has_bf16:
-            steps["st_bf16"] = their_step(Path(name) / "model", bf16=True)
+    with tempfile.TemporaryDirectory() as folder:
+        encoder.save(Path(folder, "model"))
+        steps = {"ours": our_step(encoder), "st_fp32": their_step(Path(folder, "model"), bf16=False)}
+        if has_bf16():
+            steps["st_bf16"] = their_step(Path(folder, "model"), bf16=True)
+    taken = dict.fromkeys(steps, 0)
+
+    def timed(who: str) -> tuple[float, float]:
+        batch = rows[taken[who] * BATCH : (taken[who] + 1) * BATCH]
+        taken[who] += 1
+        start = time.perf_counter()
+        loss = steps[who](batch)
+        return time.perf_counter() - start, loss
+
+    contestants = {who: lambda who=who: timed(who) for who in steps}
     seconds: dict[str, list[float]] = {who: [] for who in steps}
-    losses: dict[str, list[float]] = {who: [] for who in steps}
-    for number in range(num_rounds + 1):  # the first round warms up
-        batch = rows[number * BATCH : (number + 1) * BATCH]
-        for who, step in steps.items():
-            start = time.perf_counter()
-            losses[who].append(step(batch))
-            seconds[who].append(time.perf_counter() - start)
-        times = ", ".join(f"{who} {seconds[who][-1]:.2f} s (loss {losses[who][-1]:.3f})" for who in steps)
+    for number, found in enumerate(in_turns(contestants, num_rounds=1 + num_rounds)):  # the first warms up
+        for who, (step_s, _) in found.items():
+            seconds[who] += [step_s] if number else []
+        times = ", ".join(f"{who} {step_s:.2f} s (loss {loss:.3f})" for who, (step_s, loss) in found.items())
         print(f"{f'round {number}' if number else 'warm-up'}: {times}", flush=True)
-    ratios = {}
-    for who in list(steps)[1:]:
-        found = [theirs / ours for theirs, ours in zip(seconds[who][1:], seconds["ours"][1:], strict=True)]
-        spread = {"median": statistics.median(found), "min": min(found), "max": max(found), "rounds": num_rounds}
-        ratios[f"{SHAPE}/over_{who}"] = spread
     return {
-        "ratios": ratios,
-        "not_measured": {} if has_bf16 else {f"{SHAPE}/over_st_bf16": "this CPU has no bf16"},
-        "precision": "fast" if has_bf16 else "exact",
-        "seconds": {who: times[1:] for who, times in seconds.items()},
-        "losses": losses,
+        "ratios": {f"{SHAPE}/over_{who}": ratio(seconds[who], seconds["ours"]) for who in list(steps)[1:]},
+        "not_measured": {} if has_bf16() else {f"{SHAPE}/over_st_bf16": "this CPU has no bf16"},
+        "precision": encoder.resolve_precision("auto"),
+        "seconds": seconds,
     }
 
 
 def measure_peak(rows: list[Triplet], name: str) -> dict[str, float]:
-    """Take a step with a large batch, in a process that does nothing else."""
+    """Take a step with a large batch; to be called in a process that does nothing else."""
     num_rows, num_negatives = PEAKS[name]
     batch = [Triplet(row.anchor, row.positive, row.negatives[:num_negatives]) for row in rows[:num_rows]]
     step = our_step(fresh_encoder(rows))
     step(batch[:8])  # after that, the optimizer's state is there
     start = time.perf_counter()
     step(batch)
-    step_s = time.perf_counter() - start
-    # not the peak of getrusage: a child's starts with that of its parent
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    peak_kb = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
-    return {"peak_rss_gb": int(peak_kb) * 1024 / 1e9, "seconds_per_step": step_s}
+    return {"peak_rss_gb": peak_rss_gb(), "seconds_per_step": time.perf_counter() - start}
 
 
-def peaks(names: Sequence[str]) -> dict[str, Any]:
+def peaks(names: Sequence[str]) -> dict[str, dict[str, float]]:
     """Measure each peak in its own process."""
-    found = {}
+    found: dict[str, dict[str, float]] = {"peak_rss_gb": {}, "seconds_per_step": {}}
     for name in names:
         command = [sys.executable, __file__, "--peak", name]
         output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        found[name] = json.loads(output.splitlines()[-1])
+        for key, value in json.loads(output.splitlines()[-1]).items():
+            found[key][name] = value
         print(
-            f"{name}: {found[name]['peak_rss_gb']:.2f} GB, {found[name]['seconds_per_step']:.1f} s a step", flush=True
+            f"{name}: {found['peak_rss_gb'][name]:.2f} GB, {found['seconds_per_step'][name]:.1f} s a step", flush=True
         )
-    return {
-        "peak_rss_gb": {name: values["peak_rss_gb"] for name, values in found.items()},
-        "seconds_per_step": {name: values["seconds_per_step"] for name, values in found.items()},
-    }
+    return found
 
 
 def main() -> None:
@@ -185,17 +163,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--peak", choices=PEAKS, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    torch.manual_seed(SEED)
-    source, rows = load_rows()
+    torch.manual_seed(0)
+    rows, source = load_rows()
     if options.peak:
         print(json.dumps(measure_peak(rows, options.peak)))
         return
-    print(f"rows: {source}, {BATCH} triplets a step, {torch.get_num_threads()} threads")
+    print(f"rows: {source}; {BATCH} triplets a step, {torch.get_num_threads()} threads")
     result = {"rows": source, "threads": torch.get_num_threads(), **race(rows, 3 if options.quick else 9)}
-    for name, spread in result["ratios"].items():
-        print(
-            f"{name}: {spread['median']:.2f}x ({spread['min']:.2f} to {spread['max']:.2f}), {spread['rounds']} rounds"
-        )
+    for name, found in result["ratios"].items():
+        print(f"{name}: {found['median']:.2f}x ({found['min']:.2f} to {found['max']:.2f}), {found['rounds']} rounds")
     result |= peaks(list(PEAKS)[:1] if options.quick else list(PEAKS))
     if options.json:
         options.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -73,7 +73,7 @@ def activation_bytes(tower: Tower, *, num_rows: int, length: int) -> int:
 
     Besides what depends on the tokens, every piece has copies of the weights, joined or multiplied with one another.
     """
-    words = tower.backbone.get_input_embeddings().weight
+    words = next(tower.backbone.get_input_embeddings().parameters())
     num_weights = sum(parameter.numel() for parameter in tower.parameters()) - words.numel()
     return 4 * num_weights + num_rows * length * _token_bytes(tower, length)
 
