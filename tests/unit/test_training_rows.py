@@ -125,6 +125,9 @@ def test_a_row_may_have_several_negatives_in_columns_or_in_a_list(tmp_path):
 
 
 def test_columns_can_be_named(tmp_path):
+    dotted = write(tmp_path / "dotted.jsonl", [{"text.a": "a", "text.b": "b"}])
+    columns = {"anchor": "text.a", "positive": "text.b"}
+    assert rows_of({"path": dotted, "columns": columns}) == [Triplet("a", "b")]
     record = {"left": "a", "right": "b", "n1": "c", "n2": "d", "anchor": "no", "translation": {"en": "x", "fr": "y"}}
     path = write(tmp_path / "a.jsonl", [record])
     columns = {"anchor": "left", "positive": "right", "negative": ["n1", "n2"]}
@@ -398,6 +401,12 @@ def test_a_file_that_changes_is_noticed(tmp_path):
     os.utime(path, (1, 1))
     with pytest.raises(InputError, match="changed while it was read"):
         next(rows.batches(batch=1, seed=0, epochs=1))
+    path = write(tmp_path / "b.jsonl", [{"anchor": "a", "positive": "b"}] * 3)
+    batches = open_rows(path, kind="triplets").batches(batch=1, seed=0, epochs=1)
+    next(batches)
+    path.write_text('{"anchor": "" , "positive": "b"}\n' * 3)
+    with pytest.raises(InputError, match="changed while it was read"):
+        list(batches)
 
 
 def test_the_description_has_hashes_and_what_was_chosen(tmp_path):

@@ -118,7 +118,8 @@ def _find(kind: FileKind, names: Sequence[str], given: Columns) -> dict[str, tup
 def _column(field: str, names: Sequence[str], given: Columns) -> tuple[str, ...]:
     if field in given:
         asked = given[field]
-        return tuple(name for name in ([asked] if isinstance(asked, str) else asked) if name.split(".")[0] in names)
+        columns = [asked] if isinstance(asked, str) else asked
+        return tuple(column for column in columns if column in names or column.split(".")[0] in names)
     if field == "negative":
         return tuple(sorted((name for name in names if NEGATIVE.fullmatch(_plain(name))), key=_numbered))
     return tuple(name for name in names if _plain(name) in ALIASES[field])

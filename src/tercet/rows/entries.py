@@ -26,6 +26,6 @@ def unreadable(path: Path, error: OSError) -> InputError:
     return InputError(f"{path}: {error.strerror or error}. Check the name and its permissions.")
 
 
-def changed(path: Path) -> InputError:
+def changed(path: Path | str) -> InputError:
     """Return the error for a file that is not as it was."""
     return InputError(f"{path}: changed while it was read. Start again when it is complete.")

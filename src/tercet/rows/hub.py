@@ -60,8 +60,9 @@ class HubRecords:
             self._dataset: Any = library.load_dataset(
                 name.id, name.config, split=name.split, revision=self.commit, streaming=stream
             )
-        features = self._dataset.features
-        self.names: tuple[str, ...] | None = tuple(features) if features else None
+            features = self._dataset.features
+            first = None if features else next(iter(self._dataset), None)
+        self.names: tuple[str, ...] | None = tuple(features or first or ()) or None
         self._labels = {
             column: feature.names
             for column, feature in (features or {}).items()
@@ -70,7 +71,8 @@ class HubRecords:
 
     def use(self, columns: Collection[str]) -> None:
         """Read no other columns from now on."""
-        self._dataset = self._dataset.select_columns([name for name in self.names or () if name in columns])
+        if self._dataset.features is not None:
+            self._dataset = self._dataset.select_columns([name for name in self.names or () if name in columns])
 
     def entries(self) -> Iterator[Entry]:
         """Yield what stands in the split, from its start."""

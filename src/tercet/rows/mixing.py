@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.errors import SettingError
-
 _STREAM_EPOCH = 1024  # batches
 _PIECE = 65_536  # slots that are turned into Python's numbers at a time
 
@@ -97,14 +95,12 @@ def mix(
 
     Args:
         num_rows: How many rows each source has; None for a stream.
-        weights: The share of each source; None for shares by number of rows.
+        weights: The share of each source; None for shares by number of rows, or where a stream is the only source.
         batch: How many rows a batch has.
         one_source_per_batch: Whether a batch has rows of one source only.
     """
     known = [num for num in num_rows if num is not None]
     streamed = len(known) < len(num_rows)
-    if weights is None and streamed and len(num_rows) > 1:
-        raise SettingError("sources: a streamed one has no number of rows. Give each source a weight.")
     if weights is None and not streamed:
         counts = known
     else:

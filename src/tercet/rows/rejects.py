@@ -117,7 +117,8 @@ class RejectFile:
 
 
 def _line(reject: Reject) -> str:
-    return json.dumps(reject, ensure_ascii=False) + "\n"
+    text = json.dumps(reject, ensure_ascii=False) + "\n"
+    return text.encode(errors="replace").decode()  # halves of surrogate pairs cannot be written
 
 
 def _raw(entry: Entry) -> str:
@@ -130,7 +131,7 @@ def _read(path: Path) -> Iterator[Reject]:
     """Yield the rejects in a file; the last line may be torn."""
     if not path.is_file():
         return
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         with contextlib.suppress(ValueError):
             reject = json.loads(line)
             if isinstance(reject, dict) and reject.keys() >= {"file", "line"}:

@@ -1,5 +1,6 @@
 """Training rows: sources opened and checked from end to end, described, mixed, and given out in batches."""
 
+import contextlib
 import hashlib
 import logging
 from array import array
@@ -52,7 +53,8 @@ def open_rows(sources: Any, *, kind: RowKind, rank: int = 0) -> "Rows":
         source.gate.check_fraction()
         if source.store is not None and not len(source.store):
             raise no_rows(source.gate.name)
-        if num_bad := source.gate.counts["num_bad"]:
+        num_bad = source.gate.counts["num_bad"]
+        if num_bad and rank == 0:
             told = f", see {settings.rejects}" if settings.rejects else ""
             logger.warning("%s: %s bad rows were left out%s.", source.gate.name, f"{num_bad:,}", told)
     return Rows(opened, settings, kind=kind, rejects=rejects)
@@ -90,9 +92,11 @@ class Source:
         }
 
     def identity(self) -> dict[str, Any]:
-        """Return all that its rows depend on; a file may be moved, a dataset is its name."""
-        settings = self.settings.model_dump(exclude=set() if self.settings.is_hub else {"path"})
-        return {**settings, **self.origin, "num_rows": self.num_rows}
+        """Return all that its rows depend on; what was read as a whole is its content, wherever that came from."""
+        if self.store is None:
+            return {**self.settings.model_dump(), **self.origin}
+        settings = self.settings.model_dump(exclude={"path", "revision"})
+        return {**settings, "sha256": self.origin["sha256"], "num_rows": self.num_rows}
 
 
 class Rows:
@@ -208,19 +212,19 @@ def _open(own: SourceSettings, wanted: RowKind, settings: RowSettings, reject: C
         raise SettingError(f"{own.path}: kind {own.kind!r} gives no {wanted}. These do: {', '.join(GIVES[wanted])}.")
     columns = own.columns if isinstance(own.columns, dict) else None
     reader = RecordReader(wanted, kind=own.kind, columns=columns, labels=own.labels)
-    records: HubRecords | Any
     if own.is_hub:
         name = HubName.parse(own.path)
-        records = HubRecords(name, revision=own.revision, stream=own.stream)
-        source = Source(own, records, Gate(str(name), reader, settings), {"revision": records.commit})
+        dataset = HubRecords(name, revision=own.revision, stream=own.stream)
+        source = Source(own, dataset, Gate(str(name), reader, settings), {"revision": dataset.commit})
     else:
         file_format = _format(own)
-        names = own.columns if isinstance(own.columns, list) else None
-        records = open_file(Path(own.path), file_format, names=names)
-        source = Source(own, records, Gate(own.path, reader, settings), {"format": file_format})
+        file = open_file(Path(own.path), file_format, names=own.columns if isinstance(own.columns, list) else None)
+        source = Source(own, file, Gate(own.path, reader, settings), {"format": file_format})
     _choose_columns(source)
     if not own.stream:
         _read(source, wanted, reject)
+    elif wanted == "triplets" and reader.kind == "labelled":
+        raise SettingError(f"{own.path}: grouping by premise needs all pairs at once. Set stream: false.")
     return source
 
 
@@ -228,7 +232,7 @@ def _format(own: SourceSettings) -> str:
     path = Path(own.path)
     file_format = own.format or format_of(path)
     if own.format is None and file_format == "lines" and path.is_file():
-        with path.open("rb") as stream:
+        with contextlib.suppress(OSError), path.open("rb") as stream:  # opening it again will say why
             file_format = "snli" if stream.read(len(_SNLI_HEADER)) == _SNLI_HEADER else "lines"
     if isinstance(own.columns, list) and file_format not in ("csv", "tsv"):
         raise SettingError(f"{own.path}: a list of columns is for CSV and TSV without a header. Name fields: {{...}}.")
@@ -236,7 +240,7 @@ def _format(own: SourceSettings) -> str:
 
 
 def _choose_columns(source: Source) -> None:
-    """Leave columns unread that are of no use, where their names are known beforehand."""
+    """Leave columns unread that are of no use, where their names are known before all is read."""
     names, reader = source.records.names, source.gate.reader
     if names is None:
         return
@@ -268,4 +272,4 @@ def _read(source: Source, wanted: RowKind, reject: Callable[[Reject], None]) -> 
         counts.update(premises.finish())
         source.store = PremiseRows(premises)
     else:
-        source.store = IndexedRows(source.records, source.gate.reader, places)
+        source.store = IndexedRows(source.gate.name, source.records, source.gate.reader, places)

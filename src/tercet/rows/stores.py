@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.errors import InputError
-from tercet.rows.entries import Entry
+from tercet.rows.entries import Entry, changed
 from tercet.rows.kinds import Row
 from tercet.rows.nli import Premises
-from tercet.rows.records import RecordReader
+from tercet.rows.records import BadRecord, RecordReader
 from tercet.rows.rejects import Gate, RejectFile
 
 _ENOUGH_TO_JUDGE = 10_000  # records of a stream, before it may have too many bad ones
@@ -60,12 +60,14 @@ class IndexedRows:
     """Rows that stay in their file: 8 bytes of memory each, for the place of its record.
 
     Args:
+        name: The source, as messages name it.
         records: Where they stand.
         reader: Makes rows of records.
         places: The place of each row, in ascending order; a record with several rows has its place several times.
     """
 
-    def __init__(self, records: Records, reader: RecordReader, places: "array[int]") -> None:
+    def __init__(self, name: str, records: Records, reader: RecordReader, places: "array[int]") -> None:
+        self._name = name
         self._records = records
         self._reader = reader
         self._places = np.frombuffer(places, np.int64) if places else np.empty(0, np.int64)
@@ -76,8 +78,11 @@ class IndexedRows:
     def row(self, number: int) -> Row:
         """Return a row."""
         place = self._places[number]
-        rows = self._reader.rows(self._records.record_at(int(place)))
-        return rows[0] if len(rows) == 1 else rows[number - int(np.searchsorted(self._places, place))]
+        try:
+            rows = self._reader.rows(self._records.record_at(int(place)))
+            return rows[0] if len(rows) == 1 else rows[number - int(np.searchsorted(self._places, place))]
+        except (BadRecord, IndexError) as error:
+            raise changed(self._name) from error
 
     def order(self, rng: np.random.Generator) -> Numbers:
         """Return all numbers, shuffled; those of a block that is read as a whole stay together."""
