@@ -161,9 +161,9 @@ class _Run:
             return StageResult(stage.name, folder, output, True, (record or {}).get("notes", {}))
         notes = work.run()
         if self.processes.is_main:
+            join_logs(self.folder, [*(result.folder for result in self.done), folder])
             record = {"key": key, "kind": stage.kind, "inputs": work.inputs, "notes": notes}
             write_json(folder / "stage.json", {**record, "output": hash_of(output.path)})
-            join_logs(self.folder, [*(result.folder for result in self.done), folder])
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         self.processes.wait()
         return StageResult(stage.name, folder, output, False, notes)
@@ -173,6 +173,7 @@ class _Run:
         started = folder / "key"
         record = read_record(folder / "stage.json")
         if record.get("key") == output.key and output.path.exists() and hash_of(output.path) == record.get("output"):
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # where a kill came before it
             return record
         with target_errors(folder):
             if record or (started.exists() and started.read_text(encoding="utf-8") != output.key):
@@ -199,7 +200,8 @@ class _Run:
         write_json(self.folder / DESCRIPTION, description)
 
     def _finish(self, encoder: Path) -> dict[str, Any] | None:
-        copy_folder(encoder, self.folder / ENCODER)
+        if copy_folder(encoder, self.folder / ENCODER):
+            (self.folder / RESULTS).unlink(missing_ok=True)  # those of another encoder
         if not self.recipe.evaluate:
             return None
         loaded = Encoder.load(self.folder / ENCODER, device=str(self.processes.device))

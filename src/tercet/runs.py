@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import platform
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from tercet.files import atomic_folder, atomic_write, sha256_of_file, sha256_of_
 RECIPE, DESCRIPTION, METRICS, RESULTS, ENCODER = "recipe.yaml", "run.json", "metrics.jsonl", "results.json", "encoder"
 
 _LOCK = ".lock"
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")  # as tempfile makes them, beside what they become
 
 OnLog = Callable[[dict[str, Any]], None]
 
@@ -37,7 +39,16 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go of it when the process ends
         except BlockingIOError as error:
             raise OutputError(f"{folder}: another run is going on here. Wait, or name another folder.") from error
+        _sweep(folder)
         yield
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a kill left half-written."""
+    with target_errors(folder):
+        for path in (*folder.glob(".*"), *folder.glob("stages/*/.*")):
+            if _TEMPORARY.fullmatch(path.name):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def machine() -> dict[str, Any]:
@@ -96,12 +107,13 @@ def _tensorboard(folder: Path) -> OnLog:
     return add
 
 
-def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder in place of another, all of it or nothing, where they differ."""
+def copy_folder(source: Path, target: Path) -> bool:
+    """Copy a folder in place of another, all of it or nothing, where they differ; return whether they did."""
     if target.exists() and sha256_of_folder(target) == sha256_of_folder(source):
-        return
+        return False
     with atomic_folder(target) as folder:
         shutil.copytree(source, folder, dirs_exist_ok=True)
+    return True
 
 
 def hash_of(path: Path) -> str:

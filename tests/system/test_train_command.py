@@ -275,6 +275,19 @@ def test_killed_ten_times_it_ends_with_the_same_bits(launch, tercet, write, data
     assert [path for path in run.rglob(".*") if path.name != ".lock"] == []
 
 
+def test_what_a_kill_left_half_written_is_removed(tercet, write, data):
+    recipe = write(stage(steps=2))
+    assert tercet("train", recipe, "--run", "run").returncode == 0
+    left = [data / "run" / ".encoder.abcdefgh", data / "run" / "stages" / "01-a" / ".encoder.abcd_123"]
+    for folder in left:
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"half")
+    (data / "run" / ".run.json.abcdefg1").write_bytes(b"half")
+    (data / "run" / ".gitignore").write_text("*")
+    assert tercet("train", recipe, "--run", "run").returncode == 0
+    assert {path.name for path in (data / "run").rglob(".*")} == {".lock", ".gitignore"}
+
+
 def test_lora_goes_on_where_it_was(launch, tercet, write, data):
     recipe = write(stage(steps=6, lora={"rank": 2, "dropout": 0.2}))
     assert tercet("train", recipe, "--run", "whole").returncode == 0

@@ -1,5 +1,6 @@
 """Recipes: what is read, what is refused and with which path, and the recipes that come with Tercet."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,10 @@ import yaml
 
 from tercet import InputError, SettingError
 from tercet.pipeline import check_tasks
-from tercet.recipe import read_recipe
+from tercet.recipe import RecipeFile, read_recipe
+from tercet.stages.adapters import LoraSettings
+from tercet.stages.kinds import KINDS
+from tercet.training.settings import DevSettings
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -152,6 +156,14 @@ def test_every_recipe_has_a_mini_version_and_sizes_are_set_by_start(monkeypatch)
                 assert ours.settings.encoder.get(key) == theirs.settings.encoder.get(key)
         changed = read_recipe(RECIPES / name, changes=["start=some-large"])
         assert changed.stages[0].settings.start == "some-large"
+
+
+def test_every_setting_is_in_the_documentation():
+    text = (RECIPES.parent / "docs" / "training.md").read_text().replace("```", "")
+    documented = {*re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text)))}
+    classes = [RecipeFile, DevSettings, LoraSettings, *(kind.settings for kind in KINDS.values())]
+    names = {name for settings in classes for name in settings.model_fields}
+    assert names | KINDS.keys() <= documented
 
 
 # Batch, temperature and learning rate as the papers print them.

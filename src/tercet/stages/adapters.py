@@ -1,16 +1,11 @@
 """LoRA by peft: small matrices are trained beside frozen ones, and added to them at the end."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import nn
 
 from tercet.encoder.tower import T5_FAMILY, Tower
 from tercet.errors import SettingError
-
-if TYPE_CHECKING:
-    pass
 
 
 class LoraSettings(BaseModel):
@@ -60,7 +55,6 @@ def add_lora(tower: Tower, settings: LoraSettings, *, seed: int) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         inject_adapter_in_model(config, backbone)
-    tower.to(next(tower.parameters()).device)
 
 
 def merge_lora(tower: Tower) -> None:

@@ -188,14 +188,9 @@ _DROPOUTS = ("dropout_rate", "hidden_dropout_prob", "attention_probs_dropout_pro
 def _dropout(tower: Tower, share: float | None) -> Iterator[None]:
     """Train with another dropout than the model's; what is saved has its own again."""
     config = tower.backbone.config
-    names = [
-        name
-        for name in ("dropout_rate", "hidden_dropout_prob", "attention_probs_dropout_prob")
-        if hasattr(config, name)
-    ]
-    before = {name: getattr(config, name) for name in names}
+    before = {name: getattr(config, name) for name in _DROPOUTS if hasattr(config, name)}
     if share is not None:
-        for name in names:
+        for name in before:
             setattr(config, name, share)
         for module in tower.backbone.modules():
             if isinstance(module, nn.Dropout):

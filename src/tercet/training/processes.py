@@ -1,6 +1,7 @@
 """The processes of one training: who they are, and what they tell one another."""
 
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -91,6 +92,8 @@ class Processes:
                 part.set_gradient_divide_factor(1.0)  # gradients are summed, as sum_gradients does
                 part.set_force_sum_reduction_for_comms(True)  # gloo knows no other reduction
         register_fsdp_forward_method(module, entry)
+        # a warning about changes in place, which the layers of transformers do not make
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
 
 
 def is_sharded(tensor: Tensor) -> bool:
