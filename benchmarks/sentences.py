@@ -21,8 +21,13 @@ def load_sentences(num: int) -> tuple[list[str], str]:
     return [texts[i] for i in chosen], source
 
 
-def train_tokenizer() -> "PreTrainedTokenizerBase":
-    """Return a T5 tokenizer whose pieces are learned from all the sentences there are."""
+def train_tokenizer(texts: list[str] | None = None, *, num_words: int | None = None) -> "PreTrainedTokenizerBase":
+    """Return a T5 tokenizer whose pieces are learned from texts, or from all the sentences there are.
+
+    Args:
+        texts: What it learns from.
+        num_words: How many words it has, filled up with ones that no text has; None for the pieces alone.
+    """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
     from transformers import T5Tokenizer
 
@@ -31,9 +36,11 @@ def train_tokenizer() -> "PreTrainedTokenizerBase":
     trainer = trainers.UnigramTrainer(
         vocab_size=VOCABULARY, unk_token="<unk>", special_tokens=["<pad>", "</s>", "<unk>"], show_progress=False
     )
-    tokenizer.train_from_iterator(_all_sentences()[0], trainer)
+    tokenizer.train_from_iterator(_all_sentences()[0] if texts is None else texts, trainer)
     pieces = [(piece, score) for piece, score in json.loads(tokenizer.to_str())["model"]["vocab"]]
-    return T5Tokenizer(vocab=pieces, extra_ids=100, model_max_length=256)
+    return T5Tokenizer(
+        vocab=pieces, extra_ids=100 if num_words is None else num_words - len(pieces), model_max_length=256
+    )
 
 
 def _all_sentences() -> tuple[list[str], str]:

@@ -173,6 +173,12 @@ def test_a_folder_without_a_tokenizer_is_refused(tiny, tmp_path):
         Encoder.load(tmp_path / "m")
 
 
+def test_a_model_is_loaded_with_its_dropout_off(tiny, tmp_path):
+    tiny("t5", readout="enc-mean", projection=16).save(tmp_path / "model")
+    for encoder in (tiny("t5"), Encoder.load(tmp_path / "model", device="cpu")):
+        assert not any(module.training for module in encoder.tower.modules())
+
+
 def test_a_pickled_checkpoint_is_refused_and_converted_only_on_request(tiny, tmp_path, sentences):
     from safetensors.torch import load_file
 

@@ -12,7 +12,7 @@ import torch
 
 from tercet import InputError, NonFiniteError, RowError, SettingError
 from tercet.evaluate import GROUPS, TASKS, choose_tasks, evaluate
-from tercet.tasks.geometry import alignment, anisotropy, uniformity
+from tercet.geometry import alignment, anisotropy, uniformity
 from tercet.tasks.measure import forget_peak, in_turns, peak_rss_gb, ratio, spread
 from tercet.tasks.translation import retrieval_accuracy
 

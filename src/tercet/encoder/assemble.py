@@ -92,7 +92,8 @@ def assemble_stored(
     if (head.mlp is not None and stored.mlp is None) or len(head.dense) > layers:
         logger.warning("%s: has no such layer, so its MLP or projection is drawn at random and must be trained", folder)
     tokens = _make_tokens(config, file or tokenizer or load_tokenizer(stored.transformer), stored, settings)
-    return make_tower(head.eval()), tokens, stored
+    tower = make_tower(head.eval())
+    return tower.eval() if isinstance(tower, Tower) else tower, tokens, stored
 
 
 def _make_head(config: Mapping[str, Any], stored: Stored, settings: EncoderSettings, seed: int) -> Head:

@@ -49,7 +49,8 @@ def read_out(model: Packed, pack: Pack, head: Head) -> Tensor:
 def embed_rows(tower: Tower, rows: Sequence[Sequence[int]], *, pad_id: int, dtype: torch.dtype | None = None) -> Tensor:
     """Return the vectors of token ids before normalisation [n, width], in fp32, so that gradients flow.
 
-    Dropout is as the tower has it. Packed on a CPU for the models that can be, padded for all others.
+    Dropout is as the tower has it. Packed on a CPU for the models that can be; padded for all others, with LoRA,
+    and where weights are divided among processes.
 
     Args:
         tower: What embeds.
@@ -60,7 +61,8 @@ def embed_rows(tower: Tower, rows: Sequence[Sequence[int]], *, pad_id: int, dtyp
     shape = read_shape(tower.config)
     weights = tower.weights()
     device = next(iter(weights.values())).device
-    if shape is None or device.type != "cpu" or any("lora_" in name for name in weights):
+    sharded = any(hasattr(weight, "full_tensor") for weight in weights.values())
+    if shape is None or sharded or device.type != "cpu" or any("lora_" in name for name in weights):
         input_ids, mask = pad(rows, pad_id=pad_id)
         with torch.autocast(device.type, dtype or torch.bfloat16, enabled=dtype is not None):
             return tower.raw(input_ids.to(device), mask.to(device))

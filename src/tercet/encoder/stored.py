@@ -38,7 +38,8 @@ class StoredTower:
 
     def load(self) -> Tower:
         """Return the tower, with a model of transformers in it."""
-        return Tower(backbone_from_weights(self.config, self.weights(), decoder=self.head.needs_decoder), self.head)
+        backbone = backbone_from_weights(self.config, self.weights(), decoder=self.head.needs_decoder)
+        return Tower(backbone, self.head).eval()
 
 
 def read_weights(folder: Path, *, decoder: bool) -> tuple[dict[str, Any], dict[str, Tensor]] | None:

@@ -1,0 +1,27 @@
+"""The texts of a batch: each computed once, and known by a number that is the same in every process."""
+
+import hashlib
+from collections.abc import Sequence
+
+
+def merge_equal(texts: Sequence[str], *, apart: Sequence[bool]) -> tuple[list[str], list[int]]:
+    """Return each different text once, and where each of `texts` stands among them.
+
+    Args:
+        texts: Any texts.
+        apart: For each text, whether it stays by itself although others may be equal.
+    """
+    places: dict[str, int] = {}
+    merged: list[str] = []
+    where = []
+    for text, alone in zip(texts, apart, strict=True):
+        place = len(merged) if alone else places.setdefault(text, len(merged))
+        if place == len(merged):
+            merged.append(text)
+        where.append(place)
+    return merged, where
+
+
+def text_key(text: str) -> int:
+    """Return a number of 64 bits that stands for a text: equal for equal texts, different for others in practice."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)

@@ -1,0 +1,264 @@
+"""Contrast: an anchor's positive against all other positives and all hard negatives of the batch."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from tercet.encoder import Encoder
+from tercet.encoder.tower import Tower, unit_length
+from tercet.geometry import alignment, uniformity
+from tercet.objectives.batch import merge_equal, text_key
+from tercet.objectives.compute import ComputeSettings
+from tercet.objectives.gather import Gather
+from tercet.objectives.replay import learn
+from tercet.rows.kinds import Triplet
+from tercet.training.loop import StepResult
+
+Directions = Literal["forward", "both"]
+
+_MAX_SCORES = 2**24
+"""How many scores are in memory at a time: 64 MB; of a larger batch, a block of rows is computed at a time."""
+
+_MAX_UNIFORMITY = 2048
+"""How many anchors the uniformity of a batch is taken over."""
+
+
+class ContrastSettings(BaseModel):
+    """What can be chosen about the contrastive objective."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    temperature: PositiveFloat = 0.05
+    """What cosines are divided by."""
+
+    learn_temperature: bool = False
+    """Whether the temperature is trained too, from that value on."""
+
+    min_temperature: PositiveFloat = 0.01
+    """The least that a trained temperature can become."""
+
+    hard_negative_weight: float = 0.0
+    """What is added to the scores of a row's own negatives, behind the temperature."""
+
+    directions: Directions = "forward"
+    """`both` adds the loss of each positive against all anchors, which knows no hard negatives."""
+
+    margin: NonNegativeFloat = 0.0
+    """What is taken from the cosine of an anchor and its positive."""
+
+    mask_duplicates: bool = False
+    """Whether texts that are equal to a row's positive, elsewhere in the batch, are left out of its negatives."""
+
+    @model_validator(mode="after")
+    def _starts_in_range(self) -> "ContrastSettings":
+        if self.learn_temperature and self.temperature < self.min_temperature:
+            raise ValueError(f"temperature {self.temperature:g} is below min_temperature {self.min_temperature:g}")
+        return self
+
+
+class Contrast:
+    """The contrastive objective.
+
+    Args:
+        encoder: What is trained.
+        settings: What the loss is.
+        compute: How it is computed.
+        gather: The exchange with the other processes; None where there are none. With it, the gradients of a step are
+            those of the whole batch once they are summed over the processes.
+
+    Attributes:
+        module: Everything that is trained: the tower, and the temperature where it is learnt.
+    """
+
+    def __init__(
+        self, encoder: Encoder, settings: ContrastSettings, *, compute: ComputeSettings, gather: Gather | None = None
+    ) -> None:
+        self._encoder = encoder
+        self._settings = settings
+        self._compute = compute
+        self._gather = gather
+        self.module = _Trained(encoder.tower, settings).to(encoder.device)
+
+    def step(self, batch: Sequence[Triplet]) -> StepResult:
+        """Add the gradients of a batch's loss to the module's."""
+        settings, gather = self._settings, self._gather
+        texts, columns = _lay_out(batch, self._encoder.device)
+        columns = columns if gather is None else _join(columns, gather)
+        temperature = self.module.temperature()
+        if gather is not None:
+            temperature = gather.share(temperature)
+        metrics = {"temperature": temperature.item()}
+
+        def loss(own: Tensor) -> Tensor:
+            vectors = own if gather is None else gather(own)
+            anchors, positives, negatives = (vectors[column] for column in columns.texts)
+            metrics.update(_geometry(anchors.detach(), positives.detach()))
+            return contrastive_loss(
+                anchors,
+                positives,
+                negatives,
+                owners=columns.owners,
+                keys=columns.text_keys if settings.mask_duplicates else None,
+                temperature=temperature,
+                hard_negative_weight=settings.hard_negative_weight,
+                directions=settings.directions,
+                margin=settings.margin,
+            )
+
+        value, stats = learn(self._encoder, texts, loss, compute=self._compute, gather=gather)
+        return StepResult(value.item(), metrics | {"truncated": stats.num_truncated / stats.num_texts})
+
+
+def contrastive_loss(
+    anchors: Tensor,
+    positives: Tensor,
+    negatives: Tensor | None = None,
+    *,
+    owners: Tensor | None = None,
+    keys: tuple[Tensor, Tensor, Tensor] | None = None,
+    temperature: Tensor | float = 0.05,
+    hard_negative_weight: float = 0.0,
+    directions: Directions = "forward",
+    margin: float = 0.0,
+) -> Tensor:
+    """Return the mean cross-entropy of each anchor's positive among all positives and all hard negatives.
+
+    Args:
+        anchors: Vectors [n, width] of any length.
+        positives: The same number of vectors, each belonging to the anchor of its row.
+        negatives: Vectors [m, width] of the hard negatives of all rows, or None.
+        owners: To which row each hard negative belongs [m]; where None, row i has the i-th.
+        keys: Numbers that are equal for equal texts, of anchors [n], positives [n] and negatives [m]. Where given, a
+            candidate with the same text as the right one is left out.
+        temperature: What cosines are divided by.
+        hard_negative_weight: What is added to the scores of a row's own hard negatives.
+        directions: Whether the positives' cross-entropy among all anchors is added.
+        margin: What is taken from the cosine of an anchor and its positive.
+    """
+    rows = torch.arange(len(anchors), device=anchors.device)
+    negatives = anchors[:0] if negatives is None else negatives
+    owners = rows[: len(negatives)] if owners is None else owners
+    anchors, positives, negatives = map(unit_length, (anchors, positives, negatives))
+    anchor_keys, candidate_keys = (None, None) if keys is None else (keys[0], torch.cat(keys[1:]))
+    candidates = torch.cat([positives, negatives])
+    owners = torch.cat([torch.full_like(rows, -1), owners])
+    mean_loss = partial(_mean_loss, temperature=temperature, margin=margin)
+    loss = mean_loss(anchors, candidates, keys=candidate_keys, owners=owners, weight=hard_negative_weight)
+    if directions == "both":
+        loss = loss + mean_loss(positives, anchors, keys=anchor_keys)
+    return loss
+
+
+def _mean_loss(
+    queries: Tensor,
+    candidates: Tensor,
+    *,
+    temperature: Tensor | float,
+    margin: float,
+    keys: Tensor | None,
+    owners: Tensor | None = None,
+    weight: float = 0.0,
+) -> Tensor:
+    """Return the mean cross-entropy of the i-th candidate for the i-th query, a block of queries at a time."""
+
+    def sum_of(block: Tensor) -> Tensor:
+        right = torch.arange(len(candidates), device=block.device) == block[:, None]
+        scores = queries[block] @ candidates.T
+        if margin:
+            scores = scores - margin * right
+        scores = scores / temperature
+        if owners is not None and weight:
+            scores = scores + weight * (owners == block[:, None])
+        if keys is not None:
+            scores = scores.masked_fill((keys == keys[block, None]) & ~right, -torch.inf)
+        return F.cross_entropy(scores, block, reduction="sum")
+
+    rows = torch.arange(len(queries), device=queries.device)
+    blocks = rows.split(max(1, _MAX_SCORES // len(candidates)))
+    if len(blocks) == 1:
+        return sum_of(rows) / len(rows)
+    parts = [checkpoint(sum_of, block, use_reentrant=False, preserve_rng_state=False) for block in blocks]
+    return torch.stack(parts).sum() / len(rows)
+
+
+class _Trained(nn.Module):
+    """The tower and the temperature."""
+
+    def __init__(self, tower: Tower, settings: ContrastSettings) -> None:
+        super().__init__()
+        self.tower = tower
+        self.settings = settings
+        log_scale = torch.tensor(-math.log(settings.temperature))
+        self.log_scale = nn.Parameter(log_scale) if settings.learn_temperature else None
+
+    def temperature(self) -> Tensor:
+        """Return the temperature; one that the optimizer has made too small is first set to the least there is."""
+        if self.log_scale is None:
+            return torch.tensor(self.settings.temperature)
+        with torch.no_grad():
+            self.log_scale.clamp_(max=-math.log(self.settings.min_temperature))
+        return torch.exp(-self.log_scale)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Where the columns of a batch stand among its vectors."""
+
+    texts: tuple[Tensor, Tensor, Tensor]
+    """Of each anchor, positive and negative, the place of its vector."""
+
+    owners: Tensor
+    """Of each negative, the place of its row."""
+
+    keys: Tensor
+    """Of each vector, the number that stands for its text."""
+
+    @property
+    def text_keys(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The keys of anchors, positives and negatives."""
+        anchors, positives, negatives = self.texts
+        return self.keys[anchors], self.keys[positives], self.keys[negatives]
+
+
+def _lay_out(batch: Sequence[Triplet], device: torch.device) -> tuple[list[str], _Columns]:
+    """Return the texts of a batch, equal ones once, and where its columns are among them."""
+    texts = [*(row.anchor for row in batch), *(row.positive for row in batch)]
+    apart = [row.twin for row in batch] * 2
+    owned = [(i, text) for i, row in enumerate(batch) for text in row.negatives]
+    texts += [text for _, text in owned]
+    merged, where = merge_equal(texts, apart=apart + [False] * len(owned))
+    places = torch.tensor(where, device=device)
+    anchors, positives, negatives = places.split([len(batch), len(batch), len(owned)])
+    owners = torch.tensor([i for i, _ in owned], dtype=torch.int64, device=device)
+    keys = torch.tensor([text_key(text) for text in merged], device=device)
+    return merged, _Columns((anchors, positives, negatives), owners, keys)
+
+
+def _join(own: _Columns, gather: Gather) -> _Columns:
+    """Return the columns of the batch of all processes: their rows and their vectors stand one behind the other."""
+    anchors, positives, negatives = (gather.parts(column) for column in own.texts)
+    owners, keys = gather.parts(own.owners), gather.parts(own.keys)
+
+    def joined(parts: list[Tensor], sizes_of: list[Tensor]) -> Tensor:
+        starts = accumulate((len(part) for part in sizes_of), initial=0)
+        return torch.cat([part + start for part, start in zip(parts, starts, strict=False)])
+
+    texts = (joined(anchors, keys), joined(positives, keys), joined(negatives, keys))
+    return _Columns(texts, joined(owners, anchors), torch.cat(keys))
+
+
+def _geometry(anchors: Tensor, positives: Tensor) -> dict[str, float]:
+    """Return the alignment of a batch's pairs and the uniformity of its anchors."""
+    if len(anchors) < 2:
+        return {}
+    first, second = (unit_length(column).cpu().numpy() for column in (anchors, positives))
+    return {"alignment": alignment(first, second), "uniformity": uniformity(first[:_MAX_UNIFORMITY])}

@@ -1,0 +1,86 @@
+"""One process of several: a step on its slice of a batch, and the gradients summed over all.
+
+python one_of_several.py OBJECTIVE RANK WORLD FOLDER [sharded]
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
+from tercet import Encoder
+from tercet.objectives.classify import NliClassifier
+from tercet.objectives.compute import ComputeSettings
+from tercet.objectives.contrast import Contrast, ContrastSettings
+from tercet.objectives.gather import Gather
+from tercet.rows.kinds import LabelledPair, Triplet
+from tercet.training.processes import is_sharded
+
+# equal texts within a slice and across slices, as anchors, positives and negatives; slices of 3 and 2 rows
+TRIPLETS = [
+    Triplet("Dogs run.", "Stocks dropped.", ("A man plays.",)),
+    Triplet("A man is playing a guitar on the stage.", "Dogs run.", ("Snow.", "Stocks dropped.")),
+    Triplet("Dogs run.", "River."),
+    Triplet("Deep snow.", "Stocks dropped.", ("River.", "A man plays.")),
+    Triplet("Dogs run.", "The old wooden fence.", ("Deep snow.",)),
+]
+PAIRS = [
+    LabelledPair("Dogs run.", "Dogs move.", "entailment"),
+    LabelledPair("Dogs run.", "Dogs sleep.", "contradiction"),
+    LabelledPair("A man plays.", "The man is tall.", "neutral"),
+    LabelledPair("Dogs run.", "A man plays.", "neutral"),
+    LabelledPair("Deep snow.", "Snow.", "entailment"),
+]
+SLICES = [slice(0, 3), slice(3, 5)]
+
+SETTINGS = ContrastSettings(
+    learn_temperature=True, hard_negative_weight=0.3, directions="both", margin=0.1, mask_duplicates=True
+)
+
+
+def take_step(name, encoder, rows, compute, gather=None):
+    """Return a step's result and its gradients."""
+    if name == "contrast":
+        objective, batch = Contrast(encoder, SETTINGS, compute=compute, gather=gather), TRIPLETS
+    else:
+        objective, batch = NliClassifier(encoder, compute=compute, gather=gather), PAIRS
+    result = objective.step(batch[rows])
+    return result, {name: p.grad for name, p in objective.module.named_parameters() if p.grad is not None}
+
+
+def shard(tower, world):
+    """Divide the weights among the processes; their gradients are summed, as all others."""
+    mesh = init_device_mesh("cpu", (world,))
+    for part in (*tower.backbone.encoder.block, tower):
+        fully_shard(part, mesh=mesh)
+        part.set_gradient_divide_factor(1.0)
+        part.set_force_sum_reduction_for_comms(True)  # gloo knows no other
+    register_fsdp_forward_method(tower, "raw")
+
+
+def main() -> None:
+    """Take the step, sum the gradients, write them."""
+    torch.set_num_threads(1)
+    name, rank, world, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'store'}", rank=rank, world_size=world)
+    encoder = Encoder.load(folder / "model", device="cpu")
+    if "sharded" in sys.argv:
+        shard(encoder.tower, world)
+    compute = ComputeSettings(max_activation_gb=1e-3 if rank else 10, max_batch_tokens=20)
+    result, gradients = take_step(name, encoder, SLICES[rank], compute, Gather())
+    for name, gradient in gradients.items():
+        if is_sharded(gradient):
+            gradients[name] = gradient.full_tensor()
+        else:
+            dist.all_reduce(gradient, op=dist.ReduceOp.SUM)
+    numbers = {"loss": result.loss, **{f"metric:{key}": value for key, value in result.metrics.items()}}
+    save_file(gradients | {key: torch.tensor(value) for key, value in numbers.items()}, folder / f"{rank}.safetensors")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Two processes that exchange vectors against one with the whole batch."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tercet import Encoder
+from tercet.objectives.compute import ComputeSettings
+
+SCRIPT = Path(__file__).with_name("one_of_several.py")
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("one_of_several", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("name", "options"), [("contrast", []), ("classify", []), ("contrast", ["sharded"])])
+def test_two_processes_give_the_loss_and_gradients_of_one(tiny, tmp_path, script, name, options):
+    tiny("t5", readout="enc-mean", projection=24).save(tmp_path / "model")
+    command = [sys.executable, str(SCRIPT), name]
+    children = [
+        subprocess.Popen([*command, str(rank), "2", str(tmp_path), *options], stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    errors = [child.communicate(timeout=120)[1] for child in children]
+    assert [child.returncode for child in children] == [0, 0], "".join(errors)
+    encoder = Encoder.load(tmp_path / "model", device="cpu")
+    result, wanted = script.take_step(name, encoder, slice(None), ComputeSettings())
+    for rank in range(2):
+        found = load_file(tmp_path / f"{rank}.safetensors")
+        torch.testing.assert_close(found.pop("loss").item(), result.loss, atol=1e-5, rtol=1e-5)
+        metrics = {key.removeprefix("metric:"): found.pop(key).item() for key in list(found) if "metric:" in key}
+        torch.testing.assert_close(metrics, result.metrics, atol=1e-5, rtol=1e-5)
+        assert found.keys() == wanted.keys()
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
