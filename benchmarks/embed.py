@@ -14,11 +14,13 @@ import json
 import os
 import platform
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -28,10 +30,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from peak import flops_of, has_bf16
+from peak import flops_of
 from rivals import CONTESTANTS, REFERENCE
 from sentences import load_sentences, train_tokenizer
 from tercet import Encoder
+from tercet.encoder.linear import has_bf16
 from tercet.tasks.measure import Spread, forget_peak, in_turns, peak_rss_gb, ratio, spread
 from workers import THREADS, Worker, WorkerError, python_with
 
@@ -43,6 +46,8 @@ PEAK = "peak"
 MAIN = (REFERENCE, "exact", "fast", "int8", "encdec_exact", "encdec_fast")
 LEAST_COSINE = {"fp32": 0.9999, "bf16": 0.98, "int8": 0.9}
 """How near each vector must be to the reference's; weights that were drawn and not trained forgive little."""
+EMULATED_EVERY = 16
+"""Where the processor has no bf16, contestants in bf16 embed one of so many texts, and their time is scaled."""
 PAUSE_S = 0.3
 """Between two contestants: threads that wait for more work spin for a while before they sleep."""
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8")
@@ -83,68 +88,70 @@ class Result:
         self.peak_rss_gb: dict[str, float] = {}
         self.padding: dict[str, float] = {}
         self.peaks_gflops: dict[str, Spread] = {}
+        self.extrapolated: dict[str, int] = {}
         self.skipped: dict[str, str] = {}
         self.versions: dict[str, str] = {}
 
 
 @contextmanager
-def running(shape: Shape, names: list[str], venvs: Path, result: Result) -> Iterator[dict[str, Worker]]:
-    """Start and warm up the contestants that can take part; the others are noted with the reason."""
-    workers: dict[str, Worker] = {}
-
-    def start(name: str, python: Path) -> None:
-        contestant = CONTESTANTS[name]
-        arguments = (name, shape.folder / contestant.model, shape.texts_file)
-        workers[name] = Worker(python, HERE / "rivals.py", *arguments)
-        try:
-            result.versions |= workers[name].ask("load")["versions"]
-            answer = workers[name].ask("vectors", file=str(shape.folder / f"{name}.npy"))
-        except WorkerError as error:
-            result.skipped[f"{shape.name}/{name}"] = str(error)
-            workers.pop(name).end()
-            return
-        if answer["padded_tokens"]:
-            result.padding[f"{shape.name}/{name}"] = answer["padded_tokens"] / sum(shape.lengths)
-
+def running(names: list[str], texts_file: Path, venvs: Path) -> Iterator[tuple[dict[str, Worker], dict[str, str]]]:
+    """Start the processes of all contestants; also return who has none, and why."""
+    workers = {PEAK: Worker(Path(sys.executable), HERE / "peak.py")}
+    unable: dict[str, str] = {}
     try:
-        with ThreadPoolExecutor(THREADS) as pool:
-            started = []
-            for name in names:
-                try:
-                    started.append(pool.submit(start, name, _python_for(name, venvs)))
-                except WorkerError as error:
-                    result.skipped[f"{shape.name}/{name}"] = str(error)
-            for future in started:
-                future.result()
-        yield {name: workers[name] for name in names if name in workers}
+        for name in names:
+            try:
+                python = python_with(CONTESTANTS[name].packages, venvs / name.partition("_")[0])
+                workers[name] = Worker(python, HERE / "rivals.py", name, texts_file, str(every(name)))
+            except WorkerError as error:
+                unable[name] = str(error)
+        yield workers, unable
     finally:
         for worker in workers.values():
             worker.end()
 
 
-def _python_for(name: str, venvs: Path) -> Path:
-    contestant = CONTESTANTS[name]
-    if contestant.needs_bf16 and not has_bf16():
-        raise WorkerError("this processor has no bf16")
-    return python_with(contestant.packages, venvs / name.partition("_")[0])
+def load(shape: Shape, workers: dict[str, Worker], result: Result) -> list[str]:
+    """Have every contestant load a shape and embed the texts once, and return the names of those that can."""
+
+    def load_one(name: str) -> bool:
+        try:
+            loaded = workers[name].ask("load", folder=str(shape.folder / CONTESTANTS[name].model))
+            answer = workers[name].ask("vectors", file=str(shape.folder / f"{name}.npy"))
+        except WorkerError as error:
+            result.skipped[f"{shape.name}/{name}"] = str(error)
+            return False
+        result.versions |= loaded["versions"]
+        if answer["padded_tokens"]:
+            result.padding[f"{shape.name}/{name}"] = answer["padded_tokens"] / sum(shape.lengths[:: every(name)])
+        return True
+
+    names = [name for name in workers if name != PEAK]
+    with ThreadPoolExecutor(THREADS) as pool:
+        return [name for name, able in zip(names, pool.map(load_one, names), strict=True) if able]
 
 
-def check(shape: Shape, workers: dict[str, Worker], result: Result) -> list[str]:
+def every(name: str) -> int:
+    """Return of how many texts a contestant embeds one: not of each where bf16 is emulated, which takes very long."""
+    return EMULATED_EVERY if CONTESTANTS[name].precision == "bf16" and not has_bf16() else 1
+
+
+def check(shape: Shape, names: list[str], result: Result) -> list[str]:
     """Compare vectors with the reference's, and return the names of those that agree."""
     agreeing = []
-    if REFERENCE in workers:
+    if REFERENCE in names:
         vectors = np.load(shape.folder / f"{REFERENCE}.npy")
         num = len(vectors)
         total = float(np.square(vectors.sum(axis=0)).sum())
         result.cosine_of_different_sentences[shape.name] = (total - num) / (num * (num - 1))
-    for name in workers:
+    for name in names:
         contestant = CONTESTANTS[name]
         reference = REFERENCE if contestant.model == "enc" else "encdec_exact"
-        if reference not in workers:
+        if reference not in names:
             agreeing.append(name)
             continue
         vectors, wanted = (np.load(shape.folder / f"{who}.npy") for who in (name, reference))
-        cosines = (vectors * wanted).sum(axis=1)
+        cosines = (vectors * wanted[:: every(name)]).sum(axis=1)
         least = float(cosines.min())
         result.cosines[f"{shape.name}/{name}"] = {"min": least, "mean": float(cosines.mean())}
         if least >= LEAST_COSINE[contestant.precision]:
@@ -157,13 +164,14 @@ def check(shape: Shape, workers: dict[str, Worker], result: Result) -> list[str]
 
 def compete(shape: Shape, workers: dict[str, Worker], names: list[str], num_rounds: int, result: Result) -> None:
     """Run all in turns and write down what came out."""
-    turns = {name: partial(_turn, workers[name]) for name in names}
+    turns = {name: partial(_turn, workers[name]) for name in (PEAK, *names)}
     rounds: list[dict[str, dict[str, Any]]] = []
     for number, answers in enumerate(in_turns(turns, num_rounds=num_rounds), start=1):
         rounds.append(answers)
         seconds = (f"{name} {answer['seconds']:.1f}" for name, answer in answers.items() if name != PEAK)
         print(f"{shape.name}, round {number}, seconds: {', '.join(seconds)}", flush=True)
-    seconds_of = {name: [answers[name]["seconds"] for answers in rounds] for name in names if name != PEAK}
+    seconds_of = {name: [answers[name]["seconds"] * every(name) for answers in rounds] for name in names}
+    result.extrapolated |= {f"{shape.name}/{name}": every(name) for name in seconds_of if every(name) > 1}
     peaks = [answers[PEAK]["gflops"] for answers in rounds]
     for name, seconds in seconds_of.items():
         key, contestant = f"{shape.name}/{name}", CONTESTANTS[name]
@@ -209,6 +217,8 @@ def print_table(shape: Shape, names: list[str], result: Result) -> None:
         cosine = f"{result.cosines[key]['min']:.4f}" if key in result.cosines else ""
         rate, memory = result.sentences_per_s[key]["median"], result.peak_rss_gb[key]
         print(f"{name:18}{rate:12.1f}{three:22}{share:>9}{cosine:>9}{memory:6.1f}")
+    if any(every(name) > 1 for name in names):
+        print(f"bf16 is emulated here: its contestants embed one of {EMULATED_EVERY} sentences, scaled to all")
     for key, cost in result.ratios.items():
         if key.startswith(f"{shape.name}/encdec_over_enc"):
             name = key.partition("/")[2]
@@ -239,13 +249,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--shapes", default="t5-small,t5-base")
     parser.add_argument("--rounds", type=int, help="5, with --quick 3")
-    parser.add_argument("--sentences", type=int, help="2,000, with --quick 64")
+    parser.add_argument("--sentences", type=int, help="2,000, with --quick 32")
     parser.add_argument("--contestants", help=f"some of: {', '.join(CONTESTANTS)}")
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tercet" / "benchmark-venvs"
     parser.add_argument("--venvs", type=Path, default=default, metavar="DIR", help="environments of rivals")
     options = parser.parse_args()
     options.rounds = options.rounds or (3 if options.quick else 5)
-    options.sentences = options.sentences or (64 if options.quick else 2000)
+    options.sentences = options.sentences or (32 if options.quick else 2000)
     names = options.contestants.split(",") if options.contestants else MAIN if options.quick else CONTESTANTS
     options.contestants = list(names)
     unknown = set(names) - set(CONTESTANTS)
@@ -257,6 +267,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Measure one shape after the other, print and write."""
     options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that models of gigabytes do not stay behind
     torch.set_num_threads(THREADS)
     texts, source = load_sentences(options.sentences)
     print(f"sentences: {len(texts):,}, {source}")
@@ -264,19 +275,17 @@ def main() -> None:
     result.versions = {name: version(name) for name in ("tercet", "torch", "transformers", "tokenizers", "numpy")}
     facts = machine()
     print(f"machine: {facts['cpu']}, {facts['num_cpus']} CPUs, bf16: {'yes' if facts['bf16'] else 'no'}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         texts_file = Path(folder) / "texts.json"
         texts_file.write_text(json.dumps(texts), encoding="utf-8")
+        workers, unable = stack.enter_context(running(names, texts_file, options.venvs))
         for name in options.shapes.split(","):
             shape = Shape(name, Path(folder) / name, texts_file)
             shape.build(tokenizer, {"enc", *(CONTESTANTS[name].model for name in names)})
-            with running(shape, names, options.venvs, result) as workers:
-                agreeing = check(shape, workers, result)
-                workers[PEAK] = Worker(python_with((), options.venvs), HERE / "peak.py")
-                try:
-                    compete(shape, workers, [PEAK, *agreeing], options.rounds, result)
-                finally:
-                    workers[PEAK].end()
+            result.skipped |= {f"{name}/{who}": why for who, why in unable.items()}
+            agreeing = check(shape, load(shape, workers, result), result)
+            compete(shape, workers, agreeing, options.rounds, result)
             print_table(shape, names, result)
             shutil.rmtree(shape.folder)
             if options.json:

@@ -5,12 +5,13 @@ Runs as a worker: the best of the operators that torch has for a number format, 
 
 import contextlib
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from tercet.encoder.linear import has_bf16
 from tercet.tasks.measure import seconds_of
 from workers import THREADS, serve
 
@@ -65,22 +66,19 @@ def peaks() -> dict[str, Any]:
             seconds = []
             for operator in operators:
                 with contextlib.suppress(AttributeError, RuntimeError, NotImplementedError):  # this torch lacks it
-                    products = [_product(operator, dtype, *widths) for widths in PRODUCTS]
-                    for product in products:
-                        product()
-                    seconds.append(sum(min(seconds_of(product) for _ in range(3)) for product in products))
+                    products = _products(operator, dtype)
+                    seconds.append(sum(min(seconds_of(product) for _ in range(4)) for product in products))
             if seconds:
                 found[precision] = flops / min(seconds) / 1e9
     return {"gflops": found}
 
 
-def has_bf16() -> bool:
-    """Return whether the processor multiplies bf16."""
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
-def _product(operator: Callable[[Tensor, Tensor], Product], dtype: torch.dtype, wide_in: int, wide_out: int) -> Product:
-    return operator(torch.randn(NUM_TOKENS, wide_in).to(dtype), torch.randn(wide_out, wide_in).to(dtype))
+@cache
+def _products(operator: Callable[[Tensor, Tensor], Product], dtype: torch.dtype) -> list[Product]:
+    return [
+        operator(torch.randn(NUM_TOKENS, wide_in).to(dtype), torch.randn(wide_out, wide_in).to(dtype))
+        for wide_in, wide_out in PRODUCTS
+    ]
 
 
 def flops_of(config: Any, lengths: Sequence[int], *, decoder: bool) -> float:

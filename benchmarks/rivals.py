@@ -1,6 +1,6 @@
 """The contestants of embed.py, each in a process of its own: text in, vectors out, tokenisation included.
 
-    python benchmarks/rivals.py NAME MODEL_FOLDER TEXTS_FILE
+    python benchmarks/rivals.py NAME TEXTS_FILE EVERY
 
 sentence-transformers runs at its defaults. The engines that only run a graph get batches of 32, sorted by length and
 padded to the longest; readout, projection and normalisation are part of the graph where the engine allows it.
@@ -234,8 +234,6 @@ class Contestant:
     packages: tuple[str, ...] = ()
     model: str = "enc"
     """`enc`: the mean of the encoder; `encdec`: the first decoder output."""
-    needs_bf16: bool = False
-    """Whether it is left out where the processor has no bf16 and would be many times slower than in fp32."""
 
 
 ST = ("sentence_transformers>=6.2",)
@@ -251,7 +249,7 @@ CONTESTANTS = {
     "encdec_exact": Contestant(partial(load_tercet, precision="exact"), "fp32", model="encdec"),
     "encdec_fast": Contestant(partial(load_tercet, precision="fast"), "bf16", model="encdec"),
     "encdec_int8": Contestant(partial(load_tercet, precision="int8"), "int8", model="encdec"),
-    "st_bf16": Contestant(partial(SentenceTransformers, dtype="bfloat16"), "bf16", ST, needs_bf16=True),
+    "st_bf16": Contestant(partial(SentenceTransformers, dtype="bfloat16"), "bf16", ST),
     "onnx_fp32": Contestant(partial(load_onnx, int8=False), "fp32", ONNX),
     "onnx_int8": Contestant(partial(load_onnx, int8=True), "int8", ONNX),
     "openvino_fp32": Contestant(partial(load_openvino, int8=False), "fp32", OPENVINO),
@@ -261,12 +259,13 @@ CONTESTANTS = {
 REFERENCE = "st_fp32"
 
 
-def main(name: str, folder: str, texts_file: str) -> None:
-    """Be a contestant: `load`, then `vectors`, then `run` as often as asked."""
-    texts = json.loads(Path(texts_file).read_text(encoding="utf-8"))
+def main(name: str, texts_file: str, every: str) -> None:
+    """Be a contestant: `load` a folder, then `vectors`, then `run` as often as asked; EVERY 16 takes one text of 16."""
+    texts = json.loads(Path(texts_file).read_text(encoding="utf-8"))[:: int(every)]
     embeds: list[Embed] = []
 
-    def load() -> dict[str, Any]:
+    def load(folder: str) -> dict[str, Any]:
+        embeds.clear()  # two models at once would be one too many
         embeds.append(CONTESTANTS[name].load(Path(folder), texts))
         packages = [package.partition(">")[0] for package in CONTESTANTS[name].packages]
         return {"versions": {package: version(package) for package in packages}}

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tercet.errors import (
+    DivergedError,
     InputError,
     ModelError,
     NonFiniteError,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "DivergedError",
     "Encoder",
     "InputError",
     "ModelError",

@@ -41,7 +41,7 @@ Column = Annotated[str | None, typer.Option(help="The column with the text (JSON
 Format = Annotated[
     str | None, typer.Option("--format", help="lines, jsonl, csv, tsv or parquet, where the ending does not tell.")
 ]
-Precision = Annotated[str, typer.Option(help="exact (fp32), fast (bf16), auto, or fp16 (not for T5).")]
+Precision = Annotated[str, typer.Option(help="exact (fp32), fast (bf16), int8, auto, or fp16 (not for T5).")]
 Dims = Annotated[int | None, typer.Option(help="Keep only the first numbers of each vector.")]
 
 
@@ -197,6 +197,52 @@ def evaluate(
     _print_results(results)
 
 
+@app.command(
+    epilog="Examples:\n\n"
+    "    tercet train recipes/mini/st5-enc-mean-nli.yaml --run runs/mini\n\n"
+    "    tercet train recipes/st5-enc-mean-nli.yaml --run runs/large --set start=t5-large --set stages.0.batch=256\n\n"
+    "    tercet train recipes/gense-qa.yaml --run runs/gense-qa --dry-run\n\n"
+    "    torchrun --nproc-per-node 2 -m tercet train recipes/gense-qa.yaml --out runs/gense-qa"
+)
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A YAML file: where to start, the stages, what to evaluate.")],
+    run: Annotated[
+        Path,
+        typer.Option(
+            "--run",
+            "--out",  # torchrun takes --run for the start of an option of its own
+            help="A folder for checkpoints, the log, the encoder and the results.",
+        ),
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="A setting of the recipe: seed, start, stages.nli.batch ..."),
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="The evaluation data; $TERCET_DATA/eval where not given.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the recipe, print it resolved, and stop.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the log for TensorBoard, too.")] = False,
+) -> None:
+    """Train an encoder by a recipe. Killed and started again, it goes on and ends with the same weights."""
+    from tercet.pipeline import check_tasks, run_recipe
+    from tercet.recipe import read_recipe
+
+    read = read_recipe(recipe, changes=changes or [])
+    if dry_run:
+        check_tasks(read)
+        typer.echo(read.as_yaml(), nl=False)
+        return
+    result = run_recipe(read, run, data=data, tensorboard=tensorboard, progress=True)
+    if not result.is_main:
+        return
+    for stage in result.stages:
+        best = stage.notes.get("best")
+        score = f", best dev {best['score']:.2f} at step {best['step']:,}" if best else ""
+        _say(f"{stage.name}: {'done before' if stage.skipped else 'done'}{score}")
+    if result.results:
+        _print_results(result.results)
+    _say(f"{result.encoder or run}")
+
+
 @data_app.callback()
 def data() -> None:
     """Get evaluation data."""
@@ -247,6 +293,35 @@ def report(
 
     for path in write_report(inputs, out=out):
         _say(f"{path}")
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "    tercet export --format onnx --out exported\n\n"
+    "    tercet export --model my-encoder --format openvino --int8 --out exported-int8\n\n"
+    "    tercet embed sentences.txt --model exported --out vectors.npy"
+)
+def export(
+    graph_format: Annotated[str, typer.Option("--format", help="onnx (for ONNX Runtime) or openvino.")],
+    out: Annotated[Path, typer.Option(help="The folder: graph, tokenizer, settings, and a script that runs it.")],
+    model: Model = DEFAULT_MODEL,
+    int8: Annotated[bool, typer.Option("--int8", help="Store the weights of matrix products in 8 bits.")] = False,
+    settings: Settings = None,
+    tokenizer: Tokenizer = None,
+    revision: Revision = None,
+    convert_pickle: ConvertPickle = False,
+) -> None:
+    """Write an encoder as a graph that runs without Tercet, in ONNX Runtime or OpenVINO."""
+    from tercet.export import check_format
+    from tercet.export import export as write_graph
+
+    check_format(graph_format)
+    encoder = _load(model, settings, tokenizer, revision, convert_pickle)
+    difference = write_graph(encoder, out, format=graph_format, int8=int8)
+    _say(
+        f"{out}: on sample texts the largest difference is {difference.max_error:.1e}, "
+        f"the lowest cosine {difference.min_cosine:.4f}"
+    )
 
 
 def _print_results(results: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@
     ├── SettingError     a value that is unknown or does not fit the others
     ├── ModelError       a model that cannot be found, read or trusted
     │   └── NonFiniteError   a model whose output is not a number
+    ├── DivergedError    a training whose loss or gradient is not a number
     └── OutputError      a target that cannot be written
 
 Every message reads `what: where. fix.` and the command line exits with code 2.
@@ -49,6 +50,10 @@ class ModelError(TercetError):
 
 class NonFiniteError(ModelError):
     """A model produced NaN or infinity; the message names the first layer where it appeared."""
+
+
+class DivergedError(TercetError):
+    """The loss or the gradient of a training is NaN or infinite; the message names the step, and no update was made."""
 
 
 class OutputError(TercetError):

@@ -80,7 +80,7 @@ def evaluate(
     chosen = choose_tasks(tasks)
     if classifier not in ("batched", "sklearn"):
         raise SettingError(f"classifier {classifier!r}: there is none of that name. Take batched or sklearn.")
-    folder = DataFolder(_data_root(data, chosen))
+    folder = DataFolder(data_root(data, chosen))
     file = None if out is None else Path(out) / "results.json"
     if file is not None:
         with target_errors(file):
@@ -94,7 +94,7 @@ def evaluate(
         "model": name or type(encoder).__name__,
         "num_parameters": store.num_parameters,
         "settings": _settings_of(encoder) | {"precision": precision, "classifier": classifier, "seed": seed},
-        "versions": _versions(),
+        "versions": versions(),
         "tasks": {},
         "missing": {},
         "averages": {},
@@ -176,7 +176,7 @@ class VectorStore:
         self._cache: Path | None = None
         if isinstance(encoder, Encoder):
             self.precisions = _precisions_of(encoder, precision)
-            self.num_parameters = sum(parameter.numel() for parameter in encoder.tower.parameters())
+            self.num_parameters = encoder.num_parameters
             self._cache = cache
             self._key = f"{encoder.fingerprint()} {encoder.device.type}" if cache else ""
         self._longest: dict[str, int] = {}
@@ -235,7 +235,13 @@ def default_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tercet" / "vectors"
 
 
-def _data_root(data: str | Path | None, tasks: list[Task]) -> Path:
+def data_root(data: str | Path | None, tasks: Sequence[Task]) -> Path:
+    """Return the folder with the evaluation data: the given one, or `$TERCET_DATA/eval`.
+
+    Raises:
+        InputError: There is no such folder.
+        SettingError: No folder was given, and the tasks need one.
+    """
     if data is not None:
         if not Path(data).is_dir():
             raise InputError(f"{data}: no such folder. Name the folder with the evaluation data.")
@@ -262,7 +268,8 @@ def _precisions_of(encoder: Encoder, usual: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions of what computes a result."""
     packages = ["tercet", "torch", "transformers", "tokenizers", "numpy"]
     packages += ["scikit-learn"] if find_spec("sklearn") else []
     return {package: version(package) for package in packages} | {"python": platform.python_version()}

@@ -1,19 +1,19 @@
 """The verb `data fetch`: bring evaluation data from the hub into the layout that the tasks read."""
 
-import contextlib
 import difflib
 import fcntl
 import hashlib
 import json
 import os
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tercet.errors import InputError, OutputError, SettingError
 from tercet.files import atomic_write, check_writable, sha256_of_file, write_json
+from tercet.hub import commit_of, datasets_library, hub_errors, no_bars
 from tercet.progress import progress_bar
 from tercet.sources import FILES, GROUPS, NOT_ON_HUB, ArchiveFile, HubDataset, HubFile, RowsFile
 
@@ -64,7 +64,7 @@ def fetch(
     root, hub, done, different = _data_root(data), _Hub(), set[str](), list[str]()
     _recorded(root)
     total = len({file.path for task in wanted for file in FILES[task]})
-    with progress_bar("fetching", total=total, unit="files", enabled=progress) as advance, hub.quiet():
+    with progress_bar("fetching", total=total, unit="files", enabled=progress) as advance, no_bars():
         for task in wanted:
             files = [file for file in FILES[task] if file.path not in done]
             contents = {}
@@ -107,36 +107,14 @@ class _Hub:
     """The hub, each dataset and archive asked for once."""
 
     def __init__(self) -> None:
-        try:
-            import datasets
-            import huggingface_hub
-        except ImportError as error:
-            raise SettingError("datasets: is not installed. Run: pip install 'tercet[hub]'") from error
-        self._datasets: Any = datasets
-        self._client: Any = huggingface_hub
+        self._datasets = datasets_library()
         self._loaded: dict[HubDataset, Any] = {}
         self._commits: dict[HubDataset, str] = {}
-
-    @contextlib.contextmanager
-    def quiet(self) -> Iterator[None]:
-        """Hide the bars of the libraries while the block runs."""
-        shown = [
-            library for library in (self._datasets, self._client.utils) if not library.are_progress_bars_disabled()
-        ]
-        for library in shown:
-            library.disable_progress_bars()
-        try:
-            yield
-        finally:
-            for library in shown:
-                library.enable_progress_bars()
 
     def commit(self, dataset: HubDataset) -> str:
         """Return the commit that a dataset is read at."""
         if dataset not in self._commits:
-            with _hub_errors(dataset):
-                info = self._client.HfApi().dataset_info(dataset.id, revision=dataset.revision)
-                self._commits[dataset] = str(info.sha)
+            self._commits[dataset] = commit_of(dataset.id, dataset.revision)
         return self._commits[dataset]
 
     def content(self, file: HubFile) -> tuple[bytes, int]:
@@ -147,7 +125,7 @@ class _Hub:
         dataset = file.dataset
         if dataset not in self._loaded:
             commit = self.commit(dataset)
-            with _hub_errors(dataset):
+            with hub_errors(dataset.id, commit):
                 self._loaded[dataset] = self._datasets.load_dataset(dataset.id, dataset.config, revision=commit)
         splits = self._loaded[dataset]
         if file.split not in splits:
@@ -157,9 +135,11 @@ class _Hub:
         return "".join(f"{line}\n" for line in file.lines(numbered)).encode(), len(rows)
 
     def _member(self, file: ArchiveFile) -> tuple[bytes, int]:
+        import huggingface_hub
+
         commit = self.commit(file.dataset)
-        with _hub_errors(file.dataset):
-            path = self._client.hf_hub_download(file.dataset.id, file.archive, repo_type="dataset", revision=commit)
+        with hub_errors(file.dataset.id, commit):
+            path = huggingface_hub.hf_hub_download(file.dataset.id, file.archive, repo_type="dataset", revision=commit)
         try:
             with tarfile.open(path) as archive:
                 stream = archive.extractfile(file.member)
@@ -168,31 +148,6 @@ class _Hub:
             raise InputError(f"{file.dataset.id}: {file.archive} does not give {file.member} ({error}).") from error
         num_lines = content.count(b"\n") + (not content.endswith(b"\n"))
         return content, num_lines - file.header
-
-
-@contextlib.contextmanager
-def _hub_errors(dataset: HubDataset) -> Iterator[None]:
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
-
-    try:
-        yield
-    except GatedRepoError as error:
-        raise InputError(
-            f"{dataset.id}: the hub wants a login for it. Accept its terms there and run: hf auth login"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise InputError(f"{dataset.id}: no dataset of that name on {_endpoint()}. Leave its task out.") from error
-    except RevisionNotFoundError as error:
-        raise InputError(f"{dataset.id}: has no revision {dataset.revision!r} on {_endpoint()}.") from error
-    except Exception as error:  # the client's own errors, and those of its network and file format libraries
-        reason = str(error).partition("\n")[0]
-        raise InputError(
-            f"{dataset.id}: {_endpoint()} did not give it ({reason}). Check the network, and start again."
-        ) from error
-
-
-def _endpoint() -> str:
-    return os.environ.get("HF_ENDPOINT", "https://huggingface.co")
 
 
 def _data_root(data: str | Path | None) -> Path:

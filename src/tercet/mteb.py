@@ -37,7 +37,7 @@ def for_mteb(encoder: Encoder, *, name: str = "tercet/encoder", **options: Unpac
         {
             "name": name,
             "revision": sha256_of_json([encoder.fingerprint(), *map(options.get, ("precision", "dims", "normalize"))]),
-            "n_parameters": sum(parameter.numel() for parameter in encoder.tower.parameters()),
+            "n_parameters": encoder.num_parameters,
             "max_tokens": encoder.tokens.max_tokens,
             "embed_dim": options.get("dims") or encoder.dim,
             "framework": ["PyTorch"],

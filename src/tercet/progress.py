@@ -50,7 +50,7 @@ def progress_bar(label: str, *, total: int, unit: str, enabled: bool = True) -> 
         def render(self, task: Task) -> Text:
             elapsed_s = task.finished_time or task.elapsed or 0.0
             rate = (task.completed - num_earlier) / elapsed_s if elapsed_s else 0.0
-            return Text(f"{rate:,.0f} {unit}/s")
+            return Text(f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.2f} {unit}/s")
 
     columns = (
         TextColumn("{task.description}"),

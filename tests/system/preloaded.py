@@ -17,7 +17,16 @@ import sys
 import traceback
 from importlib import import_module
 
-MODULES = ["pyarrow.parquet", "pydantic.main", "rich.progress", "tercet.cli", "tercet.search", "tercet.embed"]
+MODULES = [
+    "accelerate.state",
+    "pyarrow.parquet",
+    "pydantic.main",
+    "rich.progress",
+    "tercet.cli",
+    "tercet.embed",
+    "tercet.pipeline",
+    "tercet.search",
+]
 
 
 def become(*, args, folder, stdin, stdout, stderr, max_file_bytes):
@@ -55,7 +64,7 @@ def serve():
 if __name__ == "__main__":
     for name in MODULES:
         import_module(name)
-    import_module("tercet").Encoder.load(sys.argv[1])
+    _ = import_module("tercet").Encoder.load(sys.argv[1]).tower
     gc.freeze()  # so that copies share this memory
     os.write(1, b"ready\n")
     serve()

@@ -122,7 +122,7 @@ FILES = {
     "two columns of one name": Case(
         f"embed a.csv {MODEL}", "RowError", ["a.csv:1: has two columns 'text'"], {"a.csv": b"text,text\na,b\n"}
     ),
-    "a quote that never ends": Case(f"embed a.csv {MODEL}", "RowError", ["a.csv:3: "], {"a.csv": b'text\n"a\nb\n'}),
+    "a quote that never ends": Case(f"embed a.csv {MODEL}", "RowError", ["a.csv:2: "], {"a.csv": b'text\n"a\nb\n'}),
     "no Parquet in a .parquet": Case(
         f"embed a.parquet {MODEL}", "InputError", ["a.parquet: is not a Parquet"], {"a.parquet": bytes(range(256))}
     ),

@@ -5,7 +5,17 @@ import re
 
 import pytest
 
-HEAVY = ["torch", "transformers", "sentence_transformers", "datasets", "pyarrow"]
+HEAVY = [
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "datasets",
+    "pyarrow",
+    "onnxruntime",
+    "openvino",
+    "accelerate",
+    "peft",
+]
 
 LOADED = "import json, sys; print(json.dumps([name for name in {heavy} if name in sys.modules]), file=sys.stderr)"
 
@@ -21,7 +31,9 @@ def test_importing_tercet_imports_nothing_heavy(python, tmp_path):
     assert loaded == []
 
 
-@pytest.mark.parametrize("args", [["--help"], ["embed", "--help"], ["search", "--help"]])
+@pytest.mark.parametrize(
+    "args", [["--help"], *([command, "--help"] for command in ("embed", "search", "export", "train"))]
+)
 def test_help_imports_nothing_heavy(python, tmp_path, args):
     code = f"""
 import sys
@@ -35,7 +47,7 @@ except SystemExit as end:
     loaded, out = heavy_modules(python, tmp_path, code)
     assert loaded == []
     assert "Usage" in out
-    assert re.search(r"--model|embed", out)
+    assert re.search(r"--model|--run|embed", out)
 
 
 def test_a_heavy_import_would_be_noticed(python, tmp_path):

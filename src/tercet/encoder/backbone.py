@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 
 from tercet.encoder.shapes import shape_config
@@ -39,7 +38,6 @@ _UNREADABLE = (
     AttributeError,
     RuntimeError,
     SafetensorError,
-    StrictDataclassError,
 )
 
 
@@ -115,6 +113,8 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
     Raises:
         ModelError: Weights are missing, incomplete or pickled, or the checkpoint has no decoder where one is wanted.
     """
+    from huggingface_hub.errors import StrictDataclassError
+
     model_type = model_type_of(folder)
     refuse_code(folder, "config.json")
     require_safetensors(folder, "model", convert_pickle=convert_pickle)
@@ -131,7 +131,7 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
                 output_loading_info=True,
                 **_without_pooler(model_type),
             )
-        except _UNREADABLE as error:
+        except (*_UNREADABLE, StrictDataclassError) as error:
             raise ModelError(f"{folder}: the weights cannot be read ({error}). Fetch the model again.") from error
     missing = sorted(report["missing_keys"])
     if missing:

@@ -13,7 +13,7 @@ import torch
 from tercet.encoder.assemble import assemble_fresh, assemble_stored
 from tercet.encoder.batches import batches_by_length, pad
 from tercet.encoder.engine import BROKEN, Engine, choose_engine, resolve_precision
-from tercet.encoder.folder import write_folder
+from tercet.encoder.folder import EXPORT_FILE, write_folder
 from tercet.encoder.names import EMBEDDED, FRESH, find_folder
 from tercet.encoder.packed import read_shape
 from tercet.encoder.settings import (
@@ -107,6 +107,8 @@ class Encoder:
             tower, tokens = assemble_fresh(name.removeprefix(FRESH), tokenizer, settings, seed)
             return cls(tower.to(where), tokens)
         folder = find_folder(name, revision=revision, pickles=convert_pickle)
+        if (folder / EXPORT_FILE).exists():
+            return _open_exported(folder, tokenizer, device, settings)
         stored_tower, tokens, stored = assemble_stored(
             folder, tokenizer, settings, convert_pickle, seed, device=where, embedded=name in EMBEDDED
         )
@@ -130,6 +132,11 @@ class Encoder:
     def dim(self) -> int:
         """How many numbers a vector has."""
         return self.head.width
+
+    @property
+    def num_parameters(self) -> int:
+        """How many weights the encoder has."""
+        return sum(weight.numel() for weight in [*self._tower.weights().values(), *self.head.parameters()])
 
     @property
     def settings(self) -> EncoderSettings:
@@ -330,6 +337,14 @@ class Encoder:
         if dims is not None and not 1 <= dims <= self.dim:
             raise SettingError(f"dims {dims}: this encoder's vectors have {self.dim} numbers. Take 1 to {self.dim}.")
         return dims or self.dim
+
+
+def _open_exported(folder: Path, tokenizer: object, device: str | None, settings: EncoderSettings) -> Encoder:
+    from tercet.encoder.exported import Exported  # which is an Encoder itself
+
+    if tokenizer is not None or device not in (None, "cpu"):
+        raise SettingError(f"{folder}: an exported graph has its own tokenizer and runs on the CPU. Leave them out.")
+    return Exported(folder, settings)
 
 
 def _check_texts(texts: Sequence[str]) -> None:

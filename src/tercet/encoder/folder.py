@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 OWN_MODULE = "tercet.encoder.st.TextReadout"
 OWN_FILE = "tercet.json"
+EXPORT_FILE = "exported.json"
 
 _ACTIVATIONS = {
     "identity": "torch.nn.modules.linear.Identity",

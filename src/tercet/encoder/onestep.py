@@ -24,7 +24,7 @@ def first_decoder_output(model: "T5Model", encoded: Tensor, mask: Tensor) -> Ten
         mask: 1 for real tokens, 0 for padding [n, num_tokens].
     """
     decoder: Any = model.decoder
-    start = torch.full((len(encoded),), model.config.decoder_start_token_id, device=encoded.device)
+    start = torch.full((encoded.shape[0],), model.config.decoder_start_token_id, device=encoded.device)
     x = decoder.dropout(decoder.embed_tokens(start))
     padding = (mask == 0)[:, None, :]
     for block in decoder.block:

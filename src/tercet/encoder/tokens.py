@@ -86,6 +86,11 @@ class Tokens:
         """The id that fills up a batch."""
         return int(self._tokenizer.pad_token_id or 0)
 
+    @property
+    def frame(self) -> tuple[list[int], list[int]]:
+        """The ids before prefix and text, and those behind: special tokens, and the prompt's suffix."""
+        return self._before, self._suffix + self._after
+
     def describe(self) -> list[Any]:
         """Return everything that decides the ids of a text, prompt and length aside, as JSON."""
         backend: Any = getattr(self._tokenizer, "backend_tokenizer", None)

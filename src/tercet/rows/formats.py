@@ -1,21 +1,22 @@
-"""Files of records: plain lines, JSONL, CSV, TSV and Parquet, read one record at a time."""
+"""Files of records by their format: plain lines, JSONL, CSV, TSV and Parquet."""
 
-import csv
-import json
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-from tercet.errors import InputError, RowError, SettingError
+from tercet.errors import RowError, SettingError
+from tercet.rows.lines import LINE_COLUMN as LINE_COLUMN
+from tercet.rows.lines import LineFile
+from tercet.rows.parquet import ParquetFile
 
 Record = tuple[int, dict[str, Any]]
 """A line number (from 1) and the record there."""
 
-LINE_COLUMN = "text"
-"""The one column of a file of plain lines."""
+Format = Literal["lines", "jsonl", "csv", "tsv", "parquet", "snli"]
+"""`snli` is TSV as SNLI and MultiNLI have it in their .txt files: labels of annotators may be missing at the end."""
 
-_BOM = b"\xef\xbb\xbf"
-_MAX_FIELD_CHARS = 2**31 - 1
+FORMATS: tuple[str, ...] = get_args(Format)
 
 
 def read_records(path: Path, file_format: str | None = None) -> Iterator[Record]:
@@ -29,11 +30,26 @@ def read_records(path: Path, file_format: str | None = None) -> Iterator[Record]
         InputError: The file is missing or cannot be read.
         RowError: A line is broken; the message says file:line.
     """
-    reader = FORMATS[file_format or format_of(path)]
-    try:
-        yield from reader(path)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}. Check the name and its permissions.") from error
+    with contextlib.closing(open_file(path, file_format or format_of(path))) as file:
+        for line, _, record, problem, _ in file.entries():
+            if record is None:
+                raise RowError(f"{path}:{line}: {problem}")
+            yield line, record
+
+
+def open_file(path: Path, file_format: str, *, names: Sequence[str] | None = None) -> LineFile | ParquetFile:
+    """Open a file.
+
+    Args:
+        path: The file.
+        file_format: A name in FORMATS.
+        names: The columns of a CSV or TSV file that has no header.
+
+    Raises:
+        InputError: The file is missing or cannot be read.
+        RowError: The header is broken.
+    """
+    return ParquetFile(path) if file_format == "parquet" else LineFile(path, file_format, names=names)
 
 
 def format_of(path: Path) -> str:
@@ -46,88 +62,3 @@ def check_format(name: str | None) -> None:
     """Raise SettingError if there is no format of that name."""
     if name is not None and name not in FORMATS:
         raise SettingError(f"format {name!r}: there is none of that name. Known: {', '.join(FORMATS)}.")
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line numbers and lines: UTF-8 without line ends, a byte order mark dropped, NUL bytes refused."""
-    with path.open("rb") as stream:
-        for number, raw in enumerate(stream, 1):
-            if number == 1 and raw == _BOM:
-                return
-            line = raw.removeprefix(_BOM) if number == 1 else raw
-            if b"\0" in line:
-                raise RowError(f"{path}:{number}: has a NUL byte. Is this a text file? Remove the byte.")
-            try:
-                yield number, line.rstrip(b"\r\n").decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise RowError(
-                    f"{path}:{number}: is not UTF-8 at byte {error.start}. Convert the file: iconv -t UTF-8."
-                ) from error
-
-
-def _read_lines(path: Path) -> Iterator[Record]:
-    for number, line in _lines(path):
-        yield number, {LINE_COLUMN: line}
-
-
-def _read_jsonl(path: Path) -> Iterator[Record]:
-    for number, line in _lines(path):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise RowError(f"{path}:{number}: is not JSON ({error}). Fix or remove the line.") from error
-        if not isinstance(record, dict):
-            raise RowError(f"{path}:{number}: is {type(record).__name__}, not an object. Write {{...}} on each line.")
-        yield number, record
-
-
-def _read_table(path: Path, **dialect: Any) -> Iterator[Record]:
-    csv.field_size_limit(_MAX_FIELD_CHARS)
-    rows = csv.reader((line + "\n" for _, line in _lines(path)), strict=True, **dialect)
-    try:
-        header = next(rows, None)
-        if header is None:
-            return
-        for name in header:
-            if header.count(name) > 1:
-                raise RowError(f"{path}:1: has two columns {name!r}. Rename one.")
-        for row in rows:
-            if len(row) != len(header):
-                raise RowError(
-                    f"{path}:{rows.line_num}: has {len(row)} columns where the header has {len(header)}. Fix the row."
-                )
-            yield rows.line_num, dict(zip(header, row, strict=True))
-    except csv.Error as error:
-        raise RowError(f"{path}:{rows.line_num}: {error}. Fix the row.") from error
-
-
-def _read_csv(path: Path) -> Iterator[Record]:
-    return _read_table(path)
-
-
-def _read_tsv(path: Path) -> Iterator[Record]:
-    return _read_table(path, delimiter="\t", quoting=csv.QUOTE_NONE)
-
-
-def _read_parquet(path: Path) -> Iterator[Record]:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with path.open("rb") as stream:
-            number = 0
-            for batch in pyarrow.parquet.ParquetFile(stream).iter_batches():
-                for record in batch.to_pylist():
-                    number += 1
-                    yield number, record
-    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is not a Parquet file that can be read ({error}). Write it again.") from error
-
-
-FORMATS: dict[str, Callable[[Path], Iterator[Record]]] = {
-    "lines": _read_lines,
-    "jsonl": _read_jsonl,
-    "csv": _read_csv,
-    "tsv": _read_tsv,
-    "parquet": _read_parquet,
-}

@@ -1,0 +1,76 @@
+"""Datasets of the hub: its libraries, imported late; commits; errors in our words."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from tercet.errors import InputError, SettingError
+
+
+def datasets_library() -> Any:
+    """Return the package `datasets`.
+
+    Raises:
+        SettingError: It is not installed.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise SettingError("datasets: is not installed. Run: pip install 'tercet[hub]'") from error
+    return datasets
+
+
+@contextlib.contextmanager
+def no_bars() -> Iterator[None]:
+    """Hide the bars of the hub's libraries while the block runs."""
+    import huggingface_hub
+
+    shown = [
+        library for library in (datasets_library(), huggingface_hub.utils) if not library.are_progress_bars_disabled()
+    ]
+    for library in shown:
+        library.disable_progress_bars()
+    try:
+        yield
+    finally:
+        for library in shown:
+            library.enable_progress_bars()
+
+
+def commit_of(name: str, revision: str | None) -> str:
+    """Return the commit that a revision of a dataset is now; the newest where None.
+
+    Raises:
+        InputError: The hub or the network did not tell.
+    """
+    import huggingface_hub
+
+    with hub_errors(name, revision):
+        return str(huggingface_hub.HfApi().dataset_info(name, revision=revision).sha)
+
+
+@contextlib.contextmanager
+def hub_errors(name: str, revision: str | None = None) -> Iterator[None]:
+    """Turn what the hub's libraries say about a dataset into an InputError."""
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        yield
+    except GatedRepoError as error:
+        raise InputError(
+            f"{name}: the hub wants a login for it. Accept its terms there and run: hf auth login"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise InputError(f"{name}: no dataset of that name on {_endpoint()}. Check the name.") from error
+    except RevisionNotFoundError as error:
+        raise InputError(f"{name}: has no revision {revision!r} on {_endpoint()}.") from error
+    except Exception as error:  # the client's own errors, and those of its network and file format libraries
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"{name}: {_endpoint()} did not give it ({reason}). Check the network, and start again."
+        ) from error
+
+
+def _endpoint() -> str:
+    return os.environ.get("HF_ENDPOINT", "https://huggingface.co")

@@ -1,0 +1,248 @@
+"""The pipeline: runs a recipe's stages in a folder. What is done is skipped, what was killed goes on."""
+
+import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tercet.encoder import Encoder
+from tercet.evaluate import VectorStore, choose_tasks, data_root, evaluate, versions
+from tercet.files import atomic_write, sha256_of_json, target_errors, write_json
+from tercet.recipe import Recipe, Stage
+from tercet.runs import (
+    DESCRIPTION,
+    ENCODER,
+    RECIPE,
+    RESULTS,
+    copy_folder,
+    hash_of,
+    join_logs,
+    locked,
+    log_to,
+    machine,
+    read_record,
+)
+from tercet.stages.kinds import KINDS
+from tercet.stages.sharded import ShardedEncoder
+from tercet.stages.stage import Context, Output
+from tercet.tasks import geometry
+from tercet.tasks.data import DataFolder
+from tercet.tasks.sts import load_stsb
+from tercet.tasks.task import Options
+from tercet.training.loop import Evaluate
+from tercet.training.processes import Processes
+from tercet.training.settings import DevSettings
+
+logger = logging.getLogger("tercet")
+
+_NO_CHANGE = ("log_every", "checkpoint_every")
+"""Settings that change nothing about a stage's output."""
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What happened to a stage."""
+
+    name: str
+    folder: Path
+    output: Output
+    skipped: bool
+    """Whether an earlier run had done it."""
+    notes: dict[str, Any]
+    """What the stage thought worth noting: its steps, its best score."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to."""
+
+    stages: tuple[StageResult, ...]
+    encoder: Path | None
+    """The last encoder."""
+    results: dict[str, Any] | None
+    """The contents of `results.json`, where the recipe evaluates."""
+    is_main: bool = True
+    """Whether this process is the one that writes and speaks."""
+
+
+def run_recipe(
+    recipe: Recipe,
+    run: str | Path,
+    *,
+    data: str | Path | None = None,
+    tensorboard: bool = False,
+    progress: bool = False,
+) -> RunResult:
+    """Run a recipe's stages, and score the last encoder where the recipe says so.
+
+    Args:
+        recipe: What to do.
+        run: The folder for everything. Killed and called again, a run goes on; stages whose settings and inputs have
+            not changed are skipped.
+        data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
+        tensorboard: Whether the log is written for TensorBoard, too.
+        progress: Whether bars are shown.
+
+    Raises:
+        TercetError: Something about the recipe, its inputs or the training is not as it should be.
+    """
+    check_tasks(recipe)
+    processes = Processes.start()
+    if not processes.is_main:
+        logger.setLevel(logging.ERROR)  # the main process says it
+    try:
+        with locked(Path(run)) if processes.is_main else nullcontext():
+            return _Run(recipe, Path(run), data, processes, tensorboard, progress and processes.is_main).go()
+    finally:
+        processes.stop()
+
+
+def check_tasks(recipe: Recipe) -> None:
+    """Raise SettingError if a recipe names a task that is unknown."""
+    for stage in recipe.stages:
+        dev = getattr(stage.settings, "evaluate", None)
+        if isinstance(dev, DevSettings):
+            choose_tasks(dev.task)
+    choose_tasks(recipe.evaluate)
+
+
+class _Run:
+    """One run in its folder."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        data: str | Path | None,
+        processes: Processes,
+        tensorboard: bool,
+        progress: bool,
+    ) -> None:
+        self.recipe, self.folder, self.data = recipe, folder, data
+        self.processes, self.tensorboard, self.progress = processes, tensorboard, progress
+        self.done: list[StageResult] = []
+
+    def go(self) -> RunResult:
+        if self.processes.is_main:
+            with atomic_write(self.folder / RECIPE, "w") as stream:
+                stream.write(self.recipe.as_yaml())
+        self._describe()
+        for stage in self.recipe.stages:
+            self.done.append(self._run_stage(stage))
+            self._describe()
+        encoders = [result.output.path for result in self.done if result.output.path.name == ENCODER]
+        results = self._finish(encoders[-1]) if encoders and self.processes.is_main else None
+        encoder = self.folder / ENCODER if encoders else None
+        self.processes.wait()
+        return RunResult(tuple(self.done), encoder, results, self.processes.is_main)
+
+    def _run_stage(self, stage: Stage) -> StageResult:
+        folder = self.folder / "stages" / f"{len(self.done) + 1:02d}-{stage.name}"
+        kind = KINDS[stage.kind]
+        context = Context(
+            name=stage.name,
+            folder=folder,
+            seed=self.recipe.seed,
+            outputs={result.name: result.output for result in self.done},
+            processes=self.processes,
+            score=self._score,
+            on_log=log_to(self.folder, stage.name, tensorboard=self.tensorboard) if self.processes.is_main else None,
+            progress=self.progress,
+        )
+        work = kind.work(stage.settings, context)
+        settings = {name: value for name, value in stage.dump().items() if name not in _NO_CHANGE}
+        key = sha256_of_json([stage.kind, settings, work.inputs, self.recipe.seed])
+        output = Output(folder / kind.output, key)
+        record = self._record_of(folder, output) if self.processes.is_main else None
+        if self.processes.share(float(record is not None)):
+            return StageResult(stage.name, folder, output, True, (record or {}).get("notes", {}))
+        notes = work.run()
+        if self.processes.is_main:
+            join_logs(self.folder, [*(result.folder for result in self.done), folder])
+            record = {"key": key, "kind": stage.kind, "inputs": work.inputs, "notes": notes}
+            write_json(folder / "stage.json", {**record, "output": hash_of(output.path)})
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        self.processes.wait()
+        return StageResult(stage.name, folder, output, False, notes)
+
+    def _record_of(self, folder: Path, output: Output) -> dict[str, Any] | None:
+        """Return the record of a stage that is done; else make its folder ready to start or to go on."""
+        started = folder / "key"
+        record = read_record(folder / "stage.json")
+        if record.get("key") == output.key and output.path.exists() and hash_of(output.path) == record.get("output"):
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # where a kill came before it
+            return record
+        with target_errors(folder):
+            if record or (started.exists() and started.read_text(encoding="utf-8") != output.key):
+                logger.warning("%s: its settings, inputs or output have changed, so it starts again", folder)
+                shutil.rmtree(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(started, "w") as stream:
+            stream.write(output.key)
+        join_logs(self.folder, [*(result.folder for result in self.done), folder])
+        return None
+
+    def _describe(self) -> None:
+        """Write down what was done, and with what."""
+        if not self.processes.is_main:
+            return
+        description = {
+            "recipe": self.recipe.name,
+            "seed": self.recipe.seed,
+            "versions": versions(),
+            "machine": machine(),
+            "num_processes": self.processes.world,
+            "stages": {result.name: read_record(result.folder / "stage.json") for result in self.done},
+        }
+        write_json(self.folder / DESCRIPTION, description)
+
+    def _finish(self, encoder: Path) -> dict[str, Any] | None:
+        if copy_folder(encoder, self.folder / ENCODER):
+            (self.folder / RESULTS).unlink(missing_ok=True)  # those of another encoder
+        if not self.recipe.evaluate:
+            return None
+        loaded = Encoder.load(self.folder / ENCODER, device=str(self.processes.device))
+        results = read_record(self.folder / RESULTS)
+        asked = {task.name for task in choose_tasks(self.recipe.evaluate)}
+        scored = {*results.get("tasks", {}), *results.get("missing", {})}
+        if results.get("settings", {}).get("fingerprint") == loaded.fingerprint() and asked <= scored:
+            return results
+        return evaluate(
+            loaded,
+            tasks=self.recipe.evaluate,
+            data=self.data,
+            out=self.folder,
+            name=self.recipe.name,
+            progress=self.progress,
+        )
+
+    def _score(self, encoder: Encoder, dev: DevSettings, precision: str) -> Evaluate:
+        """Return the function that scores an encoder on a dev task while it trains."""
+        task = choose_tasks(dev.task)[0]
+        folder = DataFolder(data_root(self.data, [task]))
+        embedder = ShardedEncoder(encoder) if self.processes.shards else encoder
+
+        def score() -> dict[str, Any]:
+            embed = VectorStore(embedder, precision=precision, cache=None, progress=False)
+            with _errors_only():
+                line = {"dev": task.run(folder, embed, Options())["score"], "set": task.name}
+            if task.name == "STSB-dev":
+                shape = geometry.measure(load_stsb(folder, "dev")["dev"], embed)
+                line |= {name: shape[name] for name in ("alignment", "uniformity")}
+            return line
+
+        return score
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Say nothing about texts that are cut, in every score anew and in the middle of a bar."""
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,138 @@
+"""What happens to bad rows: they end everything, or are counted, told of in a file, and left out."""
+
+import contextlib
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tercet.errors import InputError, RowError
+from tercet.files import atomic_write, target_errors
+from tercet.rows.columns import UnknownColumns
+from tercet.rows.entries import Entry
+from tercet.rows.kinds import Row
+from tercet.rows.records import BadRecord, RecordReader
+from tercet.rows.settings import RowSettings
+
+Reject = dict[str, Any]
+"""file, line, reason, raw."""
+
+
+class Gate:
+    """Lets the good rows of one source through, and counts all.
+
+    Args:
+        name: The source, as messages name it.
+        reader: Makes rows of its records.
+        settings: What happens to bad rows.
+    """
+
+    def __init__(self, name: str, reader: RecordReader, settings: RowSettings) -> None:
+        self.name = name
+        self.reader = reader
+        self.counts = {"num_read": 0, "num_bad": 0, "num_unlabelled": 0, "num_rows": 0}
+        self._skip = settings.on_error == "skip"
+        self._max_bad_fraction = settings.max_bad_fraction
+        self._last_line = 0
+
+    def rows(self, entries: Iterable[Entry], reject: Callable[[Reject], None]) -> Iterator[tuple[Entry, list[Row]]]:
+        """Yield the entries that give rows. What is read a second time is not counted again.
+
+        Raises:
+            RowError: A row is bad and is not to be skipped, or the columns are not known; the message says file:line.
+        """
+        for entry in entries:
+            try:
+                if entry.record is None:
+                    raise BadRecord(entry.problem)
+                found, problem = self.reader.rows(entry.record), ""
+            except BadRecord as error:
+                found, problem = [], str(error)
+            except UnknownColumns as error:
+                raise RowError(f"{self.name}:{entry.line}: {error}") from error
+            if problem and not self._skip:
+                raise RowError(f"{self.name}:{entry.line}: {problem} Or leave such rows out: on_error: skip.")
+            if entry.line > self._last_line:
+                self._last_line = entry.line
+                self._count(found, problem)
+                if problem:
+                    reject({"file": self.name, "line": entry.line, "reason": problem, "raw": _raw(entry)})
+            if found:
+                yield entry, found
+
+    def check_fraction(self) -> None:
+        """Raise InputError if too many rows are bad."""
+        num_bad, num_read = self.counts["num_bad"], self.counts["num_read"]
+        if num_bad > self._max_bad_fraction * num_read:
+            raise InputError(
+                f"{self.name}: {num_bad:,} of {num_read:,} rows are bad, more than max_bad_fraction "
+                f"{self._max_bad_fraction} allows. Fix the file, or see `rejects` for the reasons."
+            )
+
+    def _count(self, found: list[Row], problem: str) -> None:
+        self.counts["num_read"] += 1
+        self.counts["num_rows"] += len(found)
+        self.counts["num_bad"] += bool(problem)
+        self.counts["num_unlabelled"] += not (found or problem)
+
+
+class RejectFile:
+    """The file that tells about rows that were left out.
+
+    Args:
+        path: The file; None for none.
+        streamed: Names of sources that are read while training goes on: what an earlier process wrote of them stays.
+    """
+
+    def __init__(self, path: Path | None, *, streamed: Collection[str] = ()) -> None:
+        self._path = path
+        self._kept = [reject for reject in _read(path) if reject.get("file") in streamed] if path else []
+        self._told = {(reject["file"], reject["line"]) for reject in self._kept}
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Callable[[Reject], None]]:
+        """Yield the function that adds a reject; the file is there, whole, when the block ends well."""
+        if self._path is None:
+            yield lambda _reject: None
+            return
+        with target_errors(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(self._path, "w") as stream:
+
+            def add(reject: Reject) -> None:
+                stream.write(_line(reject))
+
+            for reject in self._kept:
+                add(reject)
+            yield add
+
+    def append(self, reject: Reject) -> None:
+        """Add a reject to the file, once."""
+        place = (reject["file"], reject["line"])
+        if self._path is None or place in self._told:
+            return
+        self._told.add(place)
+        with target_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
+            stream.write(_line(reject))
+
+
+def _line(reject: Reject) -> str:
+    text = json.dumps(reject, ensure_ascii=False) + "\n"
+    return text.encode(errors="replace").decode()  # halves of surrogate pairs cannot be written
+
+
+def _raw(entry: Entry) -> str:
+    if entry.raw:
+        return entry.raw.rstrip(b"\r\n").decode(errors="replace")
+    return json.dumps(entry.record, ensure_ascii=True, default=str)
+
+
+def _read(path: Path) -> Iterator[Reject]:
+    """Yield the rejects in a file; the last line may be torn."""
+    if not path.is_file():
+        return
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        with contextlib.suppress(ValueError):
+            reject = json.loads(line)
+            if isinstance(reject, dict) and reject.keys() >= {"file", "line"}:
+                yield reject

@@ -1,0 +1,23 @@
+"""The stage `classify`: an encoder learns to tell entailment, neutral and contradiction apart."""
+
+from typing import Literal
+
+from tercet.encoder import Encoder
+from tercet.objectives.classify import NliClassifier
+from tercet.objectives.gather import Gather
+from tercet.stages.stage import Kind
+from tercet.stages.trained import Objective, TrainedEncoder, TrainedSettings
+
+
+class ClassifyStage(TrainedSettings):
+    """The settings of a stage that learns by classification."""
+
+
+class _Classify(TrainedEncoder):
+    row_kind: Literal["triplets", "labelled"] = "labelled"
+
+    def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
+        return NliClassifier(encoder, compute=self.settings, gather=gather, seed=self.context.seed)
+
+
+KIND = Kind(ClassifyStage, _Classify, output="encoder")

@@ -1,0 +1,88 @@
+"""What a stage is: settings, and work that turns inputs into one output in the stage's folder."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from tercet.encoder import Encoder
+from tercet.encoder.names import FRESH, find_folder
+from tercet.files import sha256_of_folder
+from tercet.training.loop import Evaluate
+from tercet.training.processes import Processes
+from tercet.training.settings import DevSettings
+
+REFERENCE = "@"
+
+
+class StageSettings(BaseModel):
+    """The settings of a kind of stage."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def names(self) -> list[str]:
+        """Return the models and files that the stage uses; `@NAME` is the output of an earlier stage."""
+        return []
+
+
+@dataclass(frozen=True)
+class Output:
+    """What an earlier stage made."""
+
+    path: Path
+    key: str
+    """The hash of everything that decided it."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a stage gets from the run that it is part of."""
+
+    name: str
+    folder: Path
+    seed: int
+    outputs: Mapping[str, Output]
+    processes: Processes
+    score: Callable[[Encoder, DevSettings, str], Evaluate]
+    """Makes the function that scores an encoder on a dev task, at a precision."""
+    on_log: Callable[[dict[str, Any]], None] | None = None
+    progress: bool = False
+
+    def place(self, name: str) -> str:
+        """Return where a model or file is: `@NAME` is the output of an earlier stage, all else stands for itself."""
+        return str(self.outputs[name.removeprefix(REFERENCE)].path) if name.startswith(REFERENCE) else name
+
+    def describe_model(self, name: str, **where: Any) -> dict[str, str]:
+        """Return what decides a model: the stage that makes it, its shape, or its files.
+
+        Args:
+            name: The model's name.
+            **where: See `find_folder`.
+        """
+        if name.startswith(REFERENCE):
+            return {"stage": self.outputs[name.removeprefix(REFERENCE)].key}
+        if name.startswith(FRESH):
+            return {"shape": name.removeprefix(FRESH)}
+        return {"sha256": sha256_of_folder(find_folder(name, **where))}
+
+
+class Work(Protocol):
+    """One stage of one run, ready to go."""
+
+    inputs: dict[str, Any]
+    """Everything outside of the settings that decides the output, as JSON."""
+
+    def run(self) -> dict[str, Any]:
+        """Make the output, going on where an earlier run was killed, and return what is worth noting."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of stage."""
+
+    settings: type[StageSettings]
+    work: Callable[[Any, Context], Work]
+    output: str
+    """What the output is called in the stage's folder."""

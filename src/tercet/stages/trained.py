@@ -1,0 +1,204 @@
+"""What all stages that train an encoder have in common: where it starts, its rows, dropout, LoRA, and the result."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, Protocol
+
+import torch
+from pydantic import Field, field_validator
+from torch import nn
+
+from tercet.encoder import Encoder
+from tercet.encoder.settings import check_settings
+from tercet.encoder.tower import Tower
+from tercet.errors import SettingError
+from tercet.objectives.compute import ComputeSettings
+from tercet.objectives.gather import Gather
+from tercet.rows.settings import RowSettings
+from tercet.rows.sources import open_rows
+from tercet.stages.adapters import LoraSettings, add_lora, merge_lora
+from tercet.stages.stage import REFERENCE, Context, StageSettings
+from tercet.training.loop import StepResult, train
+from tercet.training.settings import LoopSettings
+from tercet.training.state import set_weights, weights_of
+
+
+class StartSettings(StageSettings):
+    """Which encoder a stage starts from."""
+
+    start: str | None = None
+    """A model by its name, or `@NAME`: the encoder of an earlier stage. The recipe's `start` where null."""
+
+    tokenizer: str | None = None
+    """The tokenizer of a fresh model (`random:t5-mini`), or another one than the model's own."""
+
+    revision: str | None = None
+    """The branch, tag or commit of a start on the hub."""
+
+    convert_pickle: bool = False
+    """Whether a start that has only pickled weights may be converted, weights only."""
+
+    encoder: dict[str, Any] = Field(default={})
+    """Readout, projection, prompt, max_tokens and so on; the recipe's `encoder` where a setting is not given."""
+
+    dropout: float | None = Field(default=None, ge=0, lt=1)
+    """The share of numbers that are dropped in training; as the model has it where null."""
+
+    lora: LoraSettings | None = None
+    """Train small matrices beside the transformer's own, which stay as they are; null for all weights."""
+
+    def names(self) -> list[str]:
+        """Return the models that the stage uses."""
+        return [name for name in (self.start, self.tokenizer) if name is not None]
+
+    @field_validator("encoder")
+    @classmethod
+    def _known(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            check_settings(value)  # type: ignore[arg-type]
+        except SettingError as error:
+            raise ValueError(str(error)) from error
+        return value
+
+
+class TrainedSettings(StartSettings, ComputeSettings, LoopSettings):
+    """The settings of every stage that trains an encoder."""
+
+    rows: RowSettings
+    """What it learns from: files, datasets of the hub, or `@NAME`, the rows of an earlier stage."""
+
+    batch: int = Field(ge=2)
+    """How many rows make a step, over all processes."""
+
+    def names(self) -> list[str]:
+        """Return the models and files that the stage uses."""
+        return [*super().names(), *(source.path for source in self.rows.sources)]
+
+
+class Objective(Protocol):
+    """What is optimised."""
+
+    @property
+    def module(self) -> nn.Module:
+        """Everything that is trained."""
+
+    def step(self, batch: Any) -> StepResult:
+        """Leave the gradients of a batch."""
+
+
+class TrainedEncoder:
+    """The work of a stage that trains an encoder; a kind says what rows it wants and what it optimises."""
+
+    row_kind: Literal["triplets", "labelled"]
+
+    def __init__(self, settings: TrainedSettings, context: Context) -> None:
+        if settings.start is None:
+            raise SettingError(f"stages.{context.name}.start: is missing, and the recipe has none. Name a model.")
+        self.settings = settings
+        self.context = context
+        self.start = settings.start
+        self.rows = open_rows(_placed(settings.rows, context), kind=self.row_kind, rank=context.processes.rank)
+        self.inputs = {
+            "start": context.describe_model(self.start, revision=settings.revision, pickles=settings.convert_pickle),
+            "tokenizer": settings.tokenizer and context.describe_model(settings.tokenizer, weights=False),
+            "rows": self.rows.describe(),
+        }
+
+    def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
+        """Return what is optimised."""
+        raise NotImplementedError
+
+    def run(self) -> dict[str, Any]:
+        """Train, and write the encoder."""
+        settings, context, processes = self.settings, self.context, self.context.processes
+        encoder, dev = self._load(), settings.evaluate
+        with _dropout(encoder.tower, settings.dropout):
+            if settings.lora is not None:
+                add_lora(encoder.tower, settings.lora, seed=context.seed)
+            if processes.shards:
+                self._shard(encoder.tower)
+            objective = self.objective(encoder, Gather() if processes.world > 1 else None)
+            result = train(
+                objective.module,
+                lambda state: self.rows.batches(
+                    batch=settings.batch,
+                    seed=context.seed,
+                    epochs=settings.epochs,
+                    state=state,
+                    rank=processes.rank,
+                    world=processes.world,
+                ),
+                objective.step,
+                settings=settings,
+                folder=context.folder,
+                seed=context.seed,
+                label=context.name,
+                evaluate=context.score(encoder, dev, settings.precision) if dev else None,
+                on_log=context.on_log,
+                processes=processes,
+                progress=context.progress,
+            )
+        self._save(encoder)
+        return {"num_steps": result.num_steps, "best": result.best}
+
+    def _load(self) -> Encoder:
+        settings, context = self.settings, self.context
+        return Encoder.load(
+            context.place(self.start),
+            tokenizer=settings.tokenizer and context.place(settings.tokenizer),
+            device=str(context.processes.device),
+            revision=settings.revision,
+            convert_pickle=settings.convert_pickle,
+            seed=context.seed,
+            **settings.encoder,
+        )
+
+    def _save(self, encoder: Encoder) -> None:
+        if self.context.processes.shards:
+            weights = weights_of(encoder.tower)
+            if self.context.processes.is_main:
+                encoder = self._load()
+                set_weights(encoder.tower, weights)
+        if self.settings.lora is not None:
+            merge_lora(encoder.tower)
+        encoder.dtype = torch.float32  # whatever the start was stored in: the next stage goes on from these weights
+        if self.context.processes.is_main:
+            encoder.save(self.context.folder / "encoder")
+
+    def _shard(self, tower: Tower) -> None:
+        if self.settings.lora is not None:
+            raise SettingError(f"stages.{self.context.name}.lora: does not go with FSDP. Take one of the two.")
+        encoder = tower.backbone.get_submodule("encoder")
+        layers = encoder.get_submodule("block" if hasattr(encoder, "block") else "layer")
+        self.context.processes.shard(tower, units=list(layers.children()), entry="raw")
+
+
+def _placed(rows: RowSettings, context: Context) -> RowSettings:
+    """Return the rows with the files of earlier stages in place of their names."""
+    if not any(source.path.startswith(REFERENCE) for source in rows.sources):
+        return rows
+    sources = [source.model_copy(update={"path": context.place(source.path)}) for source in rows.sources]
+    return rows.model_copy(update={"sources": sources})
+
+
+_DROPOUTS = ("dropout_rate", "hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+@contextmanager
+def _dropout(tower: Tower, share: float | None) -> Iterator[None]:
+    """Train with another dropout than the model's; what is saved has its own again."""
+    config = tower.backbone.config
+    before = {name: getattr(config, name) for name in _DROPOUTS if hasattr(config, name)}
+    if share is not None:
+        for name in before:
+            setattr(config, name, share)
+        for module in tower.backbone.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = share
+            elif isinstance(getattr(module, "dropout", None), float):  # the attention of T5
+                module.dropout = share  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(config, name, value)

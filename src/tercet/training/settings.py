@@ -1,0 +1,68 @@
+"""What can be chosen about a training loop."""
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class DevSettings(BaseModel):
+    """When and on what a model is scored while it trains."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: str = "STSB-dev"
+    """The task; a higher score is better."""
+
+    every: int = Field(default=250, ge=1)
+    """How many steps lie between two scores. There is one before the first step and one behind the last, too."""
+
+    keep: Literal["best", "last"] = "best"
+    """Whether the weights with the best score come out, or the last ones. The start is never the best."""
+
+
+class LoopSettings(BaseModel):
+    """How long and by what rule weights are updated. Exactly one of `steps` and `epochs` is given."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int | None = Field(default=None, ge=1)
+    """How many updates."""
+
+    epochs: int | None = Field(default=None, ge=1)
+    """How many times every row is seen, in place of `steps`."""
+
+    learning_rate: float = Field(gt=0, allow_inf_nan=False)
+    """The highest rate."""
+
+    optimizer: Literal["adafactor", "adamw"] = "adafactor"
+    """`adafactor` as the Sentence-T5 and GenSE papers use it (a given rate, no scaling by parameters), or `adamw`."""
+
+    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """How much weights shrink, relative to the rate; biases, norms and scalars never do."""
+
+    schedule: Literal["hold-linear", "warmup-linear", "cosine", "constant"] = "hold-linear"
+    """How the rate changes: held and then linear to 0, up and then linear to 0, up and then half a cosine, or not."""
+
+    hold_fraction: float = Field(default=0.1, ge=0, lt=1)
+    """The share of the steps for which `hold-linear` holds."""
+
+    warmup_fraction: float = Field(default=0.1, ge=0, lt=1)
+    """The share of the steps for which `warmup-linear` and `cosine` go up."""
+
+    clip: float | None = Field(default=1.0, gt=0, allow_inf_nan=False)
+    """The largest norm of the whole gradient; a larger one is scaled down to it. None for no limit."""
+
+    evaluate: DevSettings | None = None
+    """Scores in between; None for none."""
+
+    log_every: int = Field(default=10, ge=1)
+    """How many steps lie between two lines of the log."""
+
+    checkpoint_every: int = Field(default=250, ge=1)
+    """How many steps a killed run loses at most."""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("exactly one of steps and epochs must be given")
+        return self

@@ -1,0 +1,191 @@
+"""Recipes: what is read, what is refused and with which path, and the recipes that come with Tercet."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tercet import InputError, SettingError
+from tercet.pipeline import check_tasks
+from tercet.recipe import RecipeFile, read_recipe
+from tercet.stages.adapters import LoraSettings
+from tercet.stages.kinds import KINDS
+from tercet.training.settings import DevSettings
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+TWO_STAGES = """
+start: t5-base
+tokenizer: minilm
+encoder: {readout: enc-mean, max_tokens: 64}
+stages:
+  - name: qa
+    contrast:
+      encoder: {max_tokens: 128}
+      rows: [eli5.jsonl, {path: gooaq.jsonl}]
+      batch: 1024
+      learning_rate: 5e-5
+      epochs: 1
+  - name: nli
+    contrast:
+      start: "@qa"
+      rows: nli.tsv
+      batch: 512
+      learning_rate: 1.0e-3
+      steps: 10
+      evaluate: {every: 5}
+evaluate: [sts]
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    def from_text(text=TWO_STAGES, *changes):
+        (tmp_path / "my.yaml").write_text(text)
+        return read_recipe(tmp_path / "my.yaml", changes=changes)
+
+    return from_text
+
+
+def test_stages_take_what_they_do_not_say_from_the_top(read):
+    recipe = read()
+    qa, nli = (stage.settings for stage in recipe.stages)
+    assert recipe.name == "my"
+    assert (qa.start, qa.tokenizer, qa.encoder) == ("t5-base", "minilm", {"readout": "enc-mean", "max_tokens": 128})
+    assert (nli.start, nli.tokenizer, nli.encoder) == ("@qa", None, {"readout": "enc-mean", "max_tokens": 64})
+    assert qa.learning_rate == 5e-5  # which YAML reads as a text
+    assert [source.path for source in qa.rows.sources] == ["eli5.jsonl", "gooaq.jsonl"]
+    assert [stage.references() for stage in recipe.stages] == [[], ["qa"]]
+    assert (nli.evaluate.task, nli.evaluate.every, nli.evaluate.keep) == ("STSB-dev", 5, "best")
+
+
+def test_a_resolved_recipe_is_a_recipe(read):
+    recipe = read()
+    again = read(recipe.as_yaml())
+    assert again == recipe
+    assert "min_temperature" in yaml.safe_load(recipe.as_yaml())["stages"][0]["contrast"]
+
+
+def test_values_are_set_by_path(read):
+    changes = ["seed=7", "start=t5-large", "stages.0.batch=256", "stages.nli.batch=128", "stages.1.contrast.steps=3"]
+    more = ["stages.nli.evaluate.every=9", "stages.qa.evaluate.task=STSB", "encoder.prompt=[X] Question: what?"]
+    recipe = read(TWO_STAGES, *changes, *more, 'evaluate=["sts", "transfer"]', "stages.qa.clip=null")
+    qa, nli = (stage.settings for stage in recipe.stages)
+    assert recipe.seed == 7
+    assert recipe.evaluate == ("sts", "transfer")
+    assert (qa.start, qa.batch, qa.clip, qa.evaluate.task) == ("t5-large", 256, None, "STSB")
+    assert (nli.batch, nli.steps, nli.evaluate.every) == (128, 3, 9)
+    assert qa.encoder["prompt"] == "[X] Question: what?"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("sed=7", r"^sed: there is no such setting\. Known here: seed"),
+        ("seed=-1", r"^seed -1: "),
+        ("seed", r"--set seed=VALUE"),
+        ("stages.qa.bach=3", r"^stages\.qa\.contrast\.bach: there is no such setting\. Known here: batch"),
+        ("stages.qa.batch=1", r"^stages\.qa\.contrast\.batch 1: "),
+        ("stages.qa.batch=many", r"^stages\.qa\.contrast\.batch 'many': "),
+        ("stages.qa.learning_rate=NaN", r"^stages\.qa\.contrast\.learning_rate nan: "),
+        ("stages.qa.optimizer=sgd", r"^stages\.qa\.contrast\.optimizer 'sgd': .*'adafactor' or 'adamw'"),
+        ("stages.qa.temperature=0", r"^stages\.qa\.contrast\.temperature 0: "),
+        ("stages.qa.steps=5", r"^stages\.qa\.contrast: exactly one of steps and epochs"),
+        ("stages.qa.rows.sources=[]", r"^stages\.qa\.contrast\.rows\.sources: "),
+        ("stages.qa.rows=null", r"^stages\.qa\.contrast\.rows None: "),
+        ("stages.nli.evaluate.evry=2", r"^stages\.nli\.contrast\.evaluate\.evry: there is no such.*: every\."),
+        ("stages.nli.lora.rang=2", r"^stages\.nli\.contrast\.lora\.rang: there is no such.*: rank\."),
+        ("stages.nli.encoder.redout=cls", r"^stages\.nli\.contrast\.encoder.*'redout': there is none"),
+        ("stages.nli.start=@other", r"^stages\.nli: @other is no earlier stage\. Earlier ones: qa\."),
+        ("stages.qa.start=@nli", r"^stages\.qa: @nli is no earlier stage\. Earlier ones: none\."),
+        ("stages.nli.rows=@synthetic", r"^stages\.nli: @synthetic is no earlier stage"),
+        ("stages.nli.name=qa", r"^stages\.1\.name 'qa': another stage has it"),
+        ("stages.nli.name=a/b", r"^stages\.1\.name 'a/b': does not fit"),
+        ("stages.nli.classify={}", r"^stages\.nli: has 2 kinds"),
+        ("stages.2.batch=3", r"^stages\.2: there is no such stage\. Take a number below 2, or one of: qa, nli"),
+        ("stages.nli.rows=${NO_SUCH_VARIABLE}/x.tsv", r"^\$\{NO_SUCH_VARIABLE\}: the environment has no"),
+        ("stages=[]", r"^stages: "),
+        ('stages=[{"contrat": {}}]', r"^stages\.0\.contrat: there is no such kind of stage\. Known: contrast"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_path(read, change, message):
+    with pytest.raises(SettingError, match=message):
+        read(TWO_STAGES, change)
+
+
+@pytest.mark.parametrize(("text", "problem"), [("a: [", "is not YAML"), ("- 1", "is not a mapping"), ("", "mapping")])
+def test_a_file_that_is_no_recipe_is_refused(read, text, problem):
+    with pytest.raises(InputError, match=problem):
+        read(text)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"none\.yaml: cannot be read"):
+        read_recipe(tmp_path / "none.yaml")
+
+
+def test_variables_of_the_environment_are_put_in(read, monkeypatch):
+    monkeypatch.setenv("WHERE", "/somewhere")
+    recipe = read(TWO_STAGES, "stages.nli.rows=${WHERE}/nli.tsv")
+    assert recipe.stages[1].settings.rows.sources[0].path == "/somewhere/nli.tsv"
+
+
+# The recipes that come with Tercet.
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.yaml")), ids=lambda path: str(path.relative_to(RECIPES)))
+def test_every_recipe_is_valid(path, monkeypatch):
+    monkeypatch.setenv("TERCET_DATA", "/data")
+    recipe = read_recipe(path)
+    check_tasks(recipe)
+    assert recipe.name == path.stem
+    assert all(stage.settings.start for stage in recipe.stages)
+
+
+def test_every_recipe_has_a_mini_version_and_sizes_are_set_by_start(monkeypatch):
+    monkeypatch.setenv("TERCET_DATA", "/data")
+    names = {path.name for path in RECIPES.glob("*.yaml")}
+    assert len(names) >= 10
+    assert names == {path.name for path in (RECIPES / "mini").glob("*.yaml")}
+    for name in names:
+        whole, mini = read_recipe(RECIPES / name), read_recipe(RECIPES / "mini" / name)
+        assert [(s.name, s.kind) for s in whole.stages] == [(s.name, s.kind) for s in mini.stages]
+        for ours, theirs in zip(mini.stages, whole.stages, strict=True):
+            for key in ("readout", "prompt"):
+                assert ours.settings.encoder.get(key) == theirs.settings.encoder.get(key)
+        changed = read_recipe(RECIPES / name, changes=["start=some-large"])
+        assert changed.stages[0].settings.start == "some-large"
+
+
+def test_every_setting_is_in_the_documentation():
+    text = (RECIPES.parent / "docs" / "training.md").read_text().replace("```", "")
+    documented = {*re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text)))}
+    classes = [RecipeFile, DevSettings, LoraSettings, *(kind.settings for kind in KINDS.values())]
+    names = {name for settings in classes for name in settings.model_fields}
+    assert names | KINDS.keys() <= documented
+
+
+# Batch, temperature and learning rate as the papers print them.
+PRINTED = {
+    "st5-enc-mean-nli": {"nli": (512, 0.01, 1e-3)},
+    "st5-encdec-first-nli": {"nli": (512, 0.01, 1e-3)},
+    "st5-enc-mean-cqa-nli": {"cqa": (2048, 0.01, 1e-3), "nli": (512, 0.01, 1e-3)},
+    "st5-1.1-enc-mean-cqa-nli": {"cqa": (2048, 0.01, 1e-3), "nli": (512, 0.01, 1e-3)},
+    "gense-nli": {"nli": (512, 0.05, 5e-5)},
+    "gense-nli-no-prompt": {"nli": (512, 0.05, 5e-5)},
+    "gense-qa": {"qa": (1024, 0.01, 5e-5), "nli": (512, 0.05, 5e-5)},
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_recipe_has_the_numbers_of_its_paper(name):
+    recipe = read_recipe(RECIPES / f"{name}.yaml")
+    found = {
+        stage.name: (stage.settings.batch, stage.settings.temperature, stage.settings.learning_rate)
+        for stage in recipe.stages
+    }
+    assert found == PRINTED[name]
+    for stage in recipe.stages:
+        settings = stage.settings
+        assert (settings.optimizer, settings.schedule, settings.hold_fraction) == ("adafactor", "hold-linear", 0.1)
