@@ -1,6 +1,6 @@
-"""One process of several: a step on its slice of a batch, and the gradients summed over all.
+"""One process of several: for each case a step on its slice of a batch, and the gradients summed over all.
 
-python one_of_several.py OBJECTIVE RANK WORLD FOLDER [sharded]
+python one_of_several.py RANK WORLD FOLDER
 """
 
 import sys
@@ -35,6 +35,9 @@ PAIRS = [
     LabelledPair("Dogs run.", "A man plays.", "neutral"),
     LabelledPair("Deep snow.", "Snow.", "entailment"),
 ]
+CASES = {"contrast": ("contrast", False), "classify": ("classify", False), "sharded": ("contrast", True)}
+"""Objectives, and whether weights are divided among the processes."""
+
 SLICES = [slice(0, 3), slice(3, 5)]
 
 SETTINGS = ContrastSettings(
@@ -63,22 +66,24 @@ def shard(tower, world):
 
 
 def main() -> None:
-    """Take the step, sum the gradients, write them."""
+    """Take the steps, sum the gradients, write them."""
     torch.set_num_threads(1)
-    name, rank, world, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+    rank, world, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     dist.init_process_group("gloo", init_method=f"file://{folder / 'store'}", rank=rank, world_size=world)
-    encoder = Encoder.load(folder / "model", device="cpu")
-    if "sharded" in sys.argv:
-        shard(encoder.tower, world)
     compute = ComputeSettings(max_activation_gb=1e-3 if rank else 10, max_batch_tokens=20)
-    result, gradients = take_step(name, encoder, SLICES[rank], compute, Gather())
-    for name, gradient in gradients.items():
-        if is_sharded(gradient):
-            gradients[name] = gradient.full_tensor()
-        else:
-            dist.all_reduce(gradient, op=dist.ReduceOp.SUM)
-    numbers = {"loss": result.loss, **{f"metric:{key}": value for key, value in result.metrics.items()}}
-    save_file(gradients | {key: torch.tensor(value) for key, value in numbers.items()}, folder / f"{rank}.safetensors")
+    for case, (name, sharded) in CASES.items():
+        encoder = Encoder.load(folder / "model", device="cpu")
+        if sharded:
+            shard(encoder.tower, world)
+        result, gradients = take_step(name, encoder, SLICES[rank], compute, Gather())
+        for parameter, gradient in gradients.items():
+            if is_sharded(gradient):
+                gradients[parameter] = gradient.full_tensor()
+            else:
+                dist.all_reduce(gradient, op=dist.ReduceOp.SUM)
+        numbers = {"loss": result.loss, **{f"metric:{key}": value for key, value in result.metrics.items()}}
+        tensors = gradients | {key: torch.tensor(value) for key, value in numbers.items()}
+        save_file(tensors, folder / f"{case}-{rank}.safetensors")
     dist.destroy_process_group()
 
 

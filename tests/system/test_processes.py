@@ -23,20 +23,30 @@ def script():
     return module
 
 
-@pytest.mark.parametrize(("name", "options"), [("contrast", []), ("classify", []), ("contrast", ["sharded"])])
-def test_two_processes_give_the_loss_and_gradients_of_one(tiny, tmp_path, script, name, options):
-    tiny("t5", readout="enc-mean", projection=24).save(tmp_path / "model")
-    command = [sys.executable, str(SCRIPT), name]
+@pytest.fixture(scope="module")
+def folder(tiny, tmp_path_factory):
+    """Return the folder with a model and what two processes have computed with it."""
+    folder = tmp_path_factory.mktemp("processes")
+    tiny("t5", readout="enc-mean", projection=24).save(folder / "model")
     children = [
-        subprocess.Popen([*command, str(rank), "2", str(tmp_path), *options], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, SCRIPT, str(rank), "2", folder], stderr=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
-    errors = [child.communicate(timeout=120)[1] for child in children]
+    try:
+        errors = [child.communicate(timeout=300)[1] for child in children]
+    finally:
+        for child in children:
+            child.kill()
     assert [child.returncode for child in children] == [0, 0], "".join(errors)
-    encoder = Encoder.load(tmp_path / "model", device="cpu")
-    result, wanted = script.take_step(name, encoder, slice(None), ComputeSettings())
+    return folder
+
+
+@pytest.mark.parametrize("case", ["contrast", "classify", "sharded"])
+def test_two_processes_give_the_loss_and_gradients_of_one(folder, script, case):
+    encoder = Encoder.load(folder / "model", device="cpu")
+    result, wanted = script.take_step(script.CASES[case][0], encoder, slice(None), ComputeSettings())
     for rank in range(2):
-        found = load_file(tmp_path / f"{rank}.safetensors")
+        found = load_file(folder / f"{case}-{rank}.safetensors")
         torch.testing.assert_close(found.pop("loss").item(), result.loss, atol=1e-5, rtol=1e-5)
         metrics = {key.removeprefix("metric:"): found.pop(key).item() for key in list(found) if "metric:" in key}
         torch.testing.assert_close(metrics, result.metrics, atol=1e-5, rtol=1e-5)
