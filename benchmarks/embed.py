@@ -267,7 +267,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Measure one shape after the other, print and write."""
     options = parse()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that models of gigabytes do not stay behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that models of gigabytes do not stay behind
     torch.set_num_threads(THREADS)
     texts, source = load_sentences(options.sentences)
     print(f"sentences: {len(texts):,}, {source}")
