@@ -132,7 +132,8 @@ def _fill_shards(
         for embedded in encoder.embed_each(new_texts(), **options):
             shard = waiting.popleft()
             with atomic_write(shards.path(shard.number)) as stream:
-                np.save(stream, _with_earlier(shard, embedded, shards, shard_texts))
+                rows = _with_earlier(shard, embedded, shards, shard_texts)
+                _write_npy(stream, [([], rows)], rows.shape)
             advance(len(shard.firsts) - len(shard.new_texts))
     except TextError as error:
         row = waiting[0].new_rows[error.position]

@@ -131,7 +131,7 @@ FILES = {
     "too long a text": Case(
         f"embed a.txt --on-truncate error {MODEL}",
         "InputError",
-        ["a.txt: row 3 is longer than 64 tokens (2 such texts)"],
+        ["a.txt: row 3 is longer than 64 tokens. "],
         {"a.txt": b"a\nb\n" + b"word " * 99 + b"\n" + b"word " * 99 + b"\n"},
     ),
     "too long a text in a later shard": Case(
@@ -443,10 +443,9 @@ def test_a_disk_too_full_for_the_target_keeps_whole_shards_for_the_next_run(terc
     assert not list(parts.glob(".*")), "a temporary file was left"
     assert not (parts / f"out.{ending}").exists()
     texts = TEXTS.decode().splitlines()
-    for number, file in enumerate(sorted(parts.glob("*.npz"))):
-        with np.load(file) as shard:
-            expected = encoder.embed(texts[10 * number : 10 * number + 10])
-            np.testing.assert_allclose(shard["vectors"], expected, atol=1e-5)
+    for number, file in enumerate(sorted(parts.glob("[0-9]*.npy"))):
+        expected = encoder.embed(texts[10 * number : 10 * number + 10])
+        np.testing.assert_allclose(np.load(file)[:, : encoder.dim], expected, atol=1e-5)
     assert number == 5
     assert tercet(*args).returncode == 0
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", f"out.{ending}"}

@@ -283,11 +283,8 @@ class Encoder:
         raise NonFiniteError(f"a vector is not finite: it went wrong in {layer}. {fix}")
 
     def _too_long(self, truncated: list[bool]) -> TextError:
-        return TextError(
-            truncated.index(True),
-            f"is longer than {self.tokens.max_tokens} tokens ({sum(truncated)} such texts). "
-            "Shorten it, raise max_tokens, or set on_truncate to count.",
-        )
+        fix = "Shorten it, raise max_tokens, or set on_truncate to count."
+        return TextError(truncated.index(True), f"is longer than {self.tokens.max_tokens} tokens. {fix}")
 
     def encode(
         self,
