@@ -161,7 +161,7 @@ class PackedT5:
         attention, norm = f"{prefix}.0.SelfAttention", self.weights[f"{prefix}.0.layer_norm.weight"]
         qkv = torch.cat([self.weights[f"{attention}.{name}.weight"] for name in "qkv"])
         out = self.make(self.weights[f"{attention}.o.weight"])
-        return _Block(self.make(qkv * norm), out, self.make_feed_forward(f"{prefix}.1"))
+        return _Block(self.make.careful(qkv * norm), out, self.make_feed_forward(f"{prefix}.1"))
 
 
 class PackedT5WithDecoder(PackedT5):
