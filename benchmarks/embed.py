@@ -1,4 +1,4 @@
-"""Embedding on a CPU: Tercet against sentence-transformers, ONNX Runtime, OpenVINO and CTranslate2.
+"""Embedding on a CPU (Linux): Tercet against sentence-transformers, ONNX Runtime, OpenVINO and CTranslate2.
 
     python benchmarks/embed.py [--quick] [--json FILE] [--shapes t5-small,t5-base] [--rounds N]
 
@@ -47,7 +47,7 @@ MAIN = (REFERENCE, "exact", "fast", "int8", "encdec_exact", "encdec_fast")
 LEAST_COSINE = {"fp32": 0.9999, "bf16": 0.98, "int8": 0.9}
 """How near each vector must be to the reference's; weights that were drawn and not trained forgive little."""
 EMULATED_EVERY = 16
-"""Where the processor has no bf16, contestants in bf16 embed one of so many texts, and their time is scaled."""
+"""Where the processor has no bf16, contestants in bf16 embed one of so many texts, and time is scaled by tokens."""
 PAUSE_S = 0.3
 """Between two contestants: threads that wait for more work spin for a while before they sleep."""
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8")
@@ -88,7 +88,7 @@ class Result:
         self.peak_rss_gb: dict[str, float] = {}
         self.padding: dict[str, float] = {}
         self.peaks_gflops: dict[str, Spread] = {}
-        self.extrapolated: dict[str, int] = {}
+        self.extrapolated: dict[str, float] = {}
         self.skipped: dict[str, str] = {}
         self.versions: dict[str, str] = {}
 
@@ -170,8 +170,9 @@ def compete(shape: Shape, workers: dict[str, Worker], names: list[str], num_roun
         rounds.append(answers)
         seconds = (f"{name} {answer['seconds']:.1f}" for name, answer in answers.items() if name != PEAK)
         print(f"{shape.name}, round {number}, seconds: {', '.join(seconds)}", flush=True)
-    seconds_of = {name: [answers[name]["seconds"] * every(name) for answers in rounds] for name in names}
-    result.extrapolated |= {f"{shape.name}/{name}": every(name) for name in seconds_of if every(name) > 1}
+    scale = {name: sum(shape.lengths) / sum(shape.lengths[:: every(name)]) for name in names}
+    seconds_of = {name: [answers[name]["seconds"] * scale[name] for answers in rounds] for name in names}
+    result.extrapolated |= {f"{shape.name}/{name}": scale[name] for name in names if every(name) > 1}
     peaks = [answers[PEAK]["gflops"] for answers in rounds]
     for name, seconds in seconds_of.items():
         key, contestant = f"{shape.name}/{name}", CONTESTANTS[name]
@@ -218,7 +219,7 @@ def print_table(shape: Shape, names: list[str], result: Result) -> None:
         rate, memory = result.sentences_per_s[key]["median"], result.peak_rss_gb[key]
         print(f"{name:18}{rate:12.1f}{three:22}{share:>9}{cosine:>9}{memory:6.1f}")
     if any(every(name) > 1 for name in names):
-        print(f"bf16 is emulated here: its contestants embed one of {EMULATED_EVERY} sentences, scaled to all")
+        print(f"bf16 is emulated here: its contestants embed one of {EMULATED_EVERY} sentences, scaled by tokens")
     for key, cost in result.ratios.items():
         if key.startswith(f"{shape.name}/encdec_over_enc"):
             name = key.partition("/")[2]
