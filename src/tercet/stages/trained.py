@@ -1,5 +1,6 @@
 """What all stages that train an encoder have in common: where it starts, its rows, dropout, LoRA, and the result."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, Protocol
@@ -86,7 +87,7 @@ class Objective(Protocol):
         """Leave the gradients of a batch."""
 
 
-class TrainedEncoder:
+class TrainedEncoder(ABC):
     """The work of a stage that trains an encoder; a kind says what rows it wants and what it optimises."""
 
     row_kind: Literal["triplets", "labelled"]
@@ -104,9 +105,9 @@ class TrainedEncoder:
             "rows": self.rows.describe(),
         }
 
+    @abstractmethod
     def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
         """Return what is optimised."""
-        raise NotImplementedError
 
     def run(self) -> dict[str, Any]:
         """Train, and write the encoder."""
