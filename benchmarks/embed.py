@@ -48,6 +48,8 @@ LEAST_COSINE = {"fp32": 0.9999, "bf16": 0.98, "int8": 0.9}
 """How near each vector must be to the reference's; weights that were drawn and not trained forgive little."""
 EMULATED_EVERY = 16
 """Where the processor has no bf16, contestants in bf16 embed one of so many texts, and time is scaled by tokens."""
+CHECKED = 256
+"""How many texts, from the first on, vectors are compared of."""
 PAUSE_S = 0.3
 """Between two contestants: threads that wait for more work spin for a while before they sleep."""
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8")
@@ -112,18 +114,16 @@ def running(names: list[str], texts_file: Path, venvs: Path) -> Iterator[tuple[d
 
 
 def load(shape: Shape, workers: dict[str, Worker], result: Result) -> list[str]:
-    """Have every contestant load a shape and embed the texts once, and return the names of those that can."""
+    """Have every contestant load a shape and embed the first texts, and return the names of those that can."""
 
     def load_one(name: str) -> bool:
         try:
             loaded = workers[name].ask("load", folder=str(shape.folder / CONTESTANTS[name].model))
-            answer = workers[name].ask("vectors", file=str(shape.folder / f"{name}.npy"))
+            workers[name].ask("vectors", file=str(shape.folder / f"{name}.npy"), first=CHECKED)
         except WorkerError as error:
             result.skipped[f"{shape.name}/{name}"] = str(error)
             return False
         result.versions |= loaded["versions"]
-        if answer["padded_tokens"]:
-            result.padding[f"{shape.name}/{name}"] = answer["padded_tokens"] / sum(shape.lengths[:: every(name)])
         return True
 
     names = [name for name in workers if name != PEAK]
@@ -178,6 +178,9 @@ def compete(shape: Shape, workers: dict[str, Worker], names: list[str], num_roun
         key, contestant = f"{shape.name}/{name}", CONTESTANTS[name]
         result.sentences_per_s[key] = spread([len(shape.lengths) / s for s in seconds])
         result.peak_rss_gb[key] = max(answers[name]["peak_rss_gb"] for answers in rounds)
+        padded_tokens = rounds[0][name]["padded_tokens"]
+        if padded_tokens:
+            result.padding[key] = padded_tokens / sum(shape.lengths[:: every(name)])
         if REFERENCE in seconds_of and name != REFERENCE:
             result.ratios[key] = ratio(seconds_of[REFERENCE], seconds)
         if contestant.precision in peaks[0]:

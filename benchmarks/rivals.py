@@ -270,14 +270,15 @@ def main(name: str, texts_file: str, every: str) -> None:
         packages = [package.partition(">")[0] for package in CONTESTANTS[name].packages]
         return {"versions": {package: version(package) for package in packages}}
 
-    def vectors(file: str) -> dict[str, Any]:
-        np.save(file, embeds[0](texts))
-        return {"padded_tokens": getattr(embeds[0], "padded_tokens", None)}
+    def vectors(file: str, first: int) -> dict[str, Any]:
+        np.save(file, embeds[0](texts[: -(-first // int(every))]))
+        return {}
 
     def run() -> dict[str, Any]:
         start = time.perf_counter()
         embeds[0](texts)
-        return {"seconds": time.perf_counter() - start}
+        seconds = time.perf_counter() - start
+        return {"seconds": seconds, "padded_tokens": getattr(embeds[0], "padded_tokens", None)}
 
     serve({"load": load, "vectors": vectors, "run": run})
 

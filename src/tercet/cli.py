@@ -78,7 +78,7 @@ def embed(
     file_format: Format = None,
     precision: Precision = "exact",
     dims: Dims = None,
-    batch_tokens: Annotated[int, typer.Option(help="The most tokens that are computed at once.")] = 4096,
+    batch_tokens: Annotated[int, typer.Option(help="The most tokens that are computed at once.")] = 2048,
     shard_texts: Annotated[
         int, typer.Option(help="How many texts are embedded between two commits; a killed run loses no more.")
     ] = 8192,

@@ -231,7 +231,7 @@ class Encoder:
         precision: str = "exact",
         dims: int | None = None,
         normalize: bool | None = None,
-        max_batch_tokens: int = 4096,
+        max_batch_tokens: int = 2048,
         on_truncate: OnTruncate = "count",
         progress: bool | Advance = False,
     ) -> Iterator[Embedded]:

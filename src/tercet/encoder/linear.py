@@ -172,12 +172,13 @@ class _Int8:
 
     def _quantize(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the tokens as bytes [n, width], and the step of each [n, 1]."""
-        low, high = x.amin(1, keepdim=True).clamp_max_(0), x.amax(1, keepdim=True).clamp_min_(0)
+        low, high = torch.aminmax(x, dim=1, keepdim=True)
+        low, high = low.clamp_max(0), high.clamp_min(0)
         step = (high - low).clamp_min_(_LEAST).div_(255)
         zero = low.div_(step).neg_().round_().sub_(128)
         # By way of signed bytes, which torch converts to much faster; the last step moves -128..127 to 0..255.
         tokens = torch.empty(len(x), self.width, dtype=torch.int8)
-        tokens[:, : self.in_width] = x.div(step).add_(zero).round_()
+        tokens[:, : self.in_width] = torch.addcmul(zero, x, step.reciprocal()).round_()
         tokens[:, self.in_width :] = zero
         return tokens.view(torch.uint8).bitwise_xor_(128), step
 

@@ -66,7 +66,7 @@ class EmbedOptions(TypedDict, total=False):
     """Whether vectors have length 1; as the model has it where None."""
 
     max_batch_tokens: int
-    """The most tokens, padding included where there is any, that are computed at once (4,096)."""
+    """The most tokens, padding included where there is any, that are computed at once (2,048)."""
 
     on_truncate: OnTruncate
     """`count` logs how many texts were too long (the default); `error` refuses them."""
