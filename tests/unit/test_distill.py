@@ -169,9 +169,8 @@ class TestRememberedVectors:
     def test_no_text_is_embedded_twice_in_any_run(self, tiny, tmp_path, monkeypatch):
         encoder, embedded = tiny("t5"), []
         RememberedVectors(tmp_path, encoder, precision="exact").add(lambda: TEXTS[:7], label="")
-        tokens = encoder.tokens
-        monkeypatch.setattr(encoder, "tokens", lambda texts: embedded.extend(texts) or tokens(texts))
-        monkeypatch.setattr(encoder, "fingerprint", lambda: next(tmp_path.iterdir()).name[:16])
+        tokenize = encoder._tokenize
+        monkeypatch.setattr(encoder, "_tokenize", lambda texts: embedded.extend(texts) or tokenize(texts))
         again = RememberedVectors(tmp_path, encoder, precision="exact")
         again.add(lambda: TEXTS, label="")
         assert embedded == TEXTS[7:]

@@ -85,7 +85,7 @@ class RememberedVectors:
         shard["vector"] = vectors
         with target_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(self._folder / f"{shard['key'][0] & (2**64 - 1):016x}.npy") as stream:
+        with atomic_write(self._folder / f"{shard['key'][0].tobytes().hex()}.npy") as stream:
             np.save(stream, shard)
 
     def _open(self) -> None:
