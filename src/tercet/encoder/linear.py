@@ -92,7 +92,7 @@ class Prepared:
     def __call__(self, weight: Tensor, bias: Tensor | None = None, activation: Activation = "none") -> Linear:
         """Prepare one weight."""
         weight, bias = weight.to(self.dtype).contiguous(), None if bias is None else bias.to(self.dtype)
-        if _can_prepare(self.dtype):
+        if _can_prepare(self.dtype, activation):
             return _OneDnn(weight, bias, activation)
         return _Plain(weight, bias, activation)
 
@@ -210,9 +210,10 @@ def _int8_product(weight: Tensor, scale: Tensor, *, relu: bool) -> Callable[[Ten
     return multiply
 
 
-def _can_prepare(dtype: torch.dtype) -> bool:
-    """Return whether oneDNN's layout is the fastest here: without AVX-512, MKL's own products in fp32 are faster."""
-    faster = torch.cpu._is_avx512_supported() if dtype == torch.float32 else has_bf16()
+def _can_prepare(dtype: torch.dtype, activation: Activation) -> bool:
+    """Return whether oneDNN's product is the fastest here: in fp32 MKL's is without AVX-512, activation aside."""
+    in_fp32 = torch.cpu._is_avx512_supported() or activation != "none"
+    faster = in_fp32 if dtype == torch.float32 else has_bf16()
     return faster and _has_operators("mkldnn", "_reorder_linear_weight", "_linear_pointwise")
 
 
