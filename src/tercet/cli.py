@@ -277,7 +277,7 @@ def fetch(
 @data_app.command(epilog="Example:\n\n    tercet data leaks recipes/models/mini.yaml --data eval")
 def leaks(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="Whose training rows are looked at.")],
-    folder: Annotated[Path | None, typer.Option("--data", help="Evaluation data; $TERCET_DATA/eval by default.")] = None,
+    folder: Annotated[Path | None, typer.Option("--data", help="Evaluation data ($TERCET_DATA/eval).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Look for a recipe's training texts in the evaluation data; exit code 1 where there are any."""

@@ -77,7 +77,7 @@ def set_piece_vectors(encoder: Encoder, targets: Targets) -> None:
         raise SettingError("piece_vectors 'teacher': is for a T5 whose vectors are as wide as its table. Take 'start'.")
     special = {*tokenizer.all_special_ids, *range(len(tokenizer), len(table))}
     ids = [i for i in range(len(table)) if i not in special]
-    pieces = [tokenizer.decode([i]).strip() for i in ids]
+    pieces = [str(tokenizer.decode([i])).strip() for i in ids]
     targets.add(lambda: pieces, label="pieces")
     vectors = targets(torch.tensor([text_key(piece) for piece in pieces]))
     branches = [p for name, p in backbone.named_parameters() if name.endswith((".o.weight", ".wo.weight"))]
