@@ -182,8 +182,8 @@ class TestRememberedVectors:
         RememberedVectors(tmp_path, encoder, precision="exact").add(lambda: TEXTS, label="")
         file = sorted(tmp_path.rglob("*.npy"))[1]
         file.write_bytes(file.read_bytes()[:300])
+        store = RememberedVectors(tmp_path, encoder, precision="exact")
         with caplog.at_level(logging.WARNING, logger="tercet"):
-            store = RememberedVectors(tmp_path, encoder, precision="exact")
+            store.add(lambda: TEXTS, label="")
         assert file.name in caplog.text
-        store.add(lambda: TEXTS, label="")
         np.testing.assert_allclose(store(keys_of(TEXTS).numpy()), encoder.embed(TEXTS), atol=1e-3)

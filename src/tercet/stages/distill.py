@@ -50,16 +50,18 @@ class _Distill(TrainedEncoder):
             context.describe_model(teacher.model, revision=teacher.revision) for teacher in settings.teacher
         ]
 
-    def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
+    def prepare(self, encoder: Encoder) -> None:
         settings, context = self.settings, self.context
         cache = settings.cache or context.folder.parent.with_name("teachers")
-        targets = Targets(
+        self._targets = Targets(
             settings.teacher, width=encoder.dim, context=context, cache=cache, precision=settings.precision
         )
-        targets.learn(lambda: different_texts(self.rows))
+        self._targets.learn(lambda: different_texts(self.rows))
         if settings.piece_vectors == "teacher":
-            set_piece_vectors(encoder, targets)
-        return Distill(encoder, targets, settings, compute=settings, gather=gather)
+            set_piece_vectors(encoder, self._targets)
+
+    def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
+        return Distill(encoder, self._targets, self.settings, compute=self.settings, gather=gather)
 
 
 def set_piece_vectors(encoder: Encoder, targets: Targets) -> None:

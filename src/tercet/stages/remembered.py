@@ -34,7 +34,6 @@ class RememberedVectors:
         self._precision = encoder.resolve_precision(precision)
         self._folder = folder / f"{encoder.fingerprint()[:16]}-{self._precision}"
         self._dtype = np.dtype([("key", np.int64), ("vector", np.float16, (encoder.dim,))])
-        self._open()
 
     @property
     def dim(self) -> int:
@@ -51,6 +50,7 @@ class RememberedVectors:
             label: What the bar says.
             progress: Whether it is shown.
         """
+        self._open()
         keys = np.fromiter(dict.fromkeys(map(text_key, texts())), np.int64)
         new = set(np.setdiff1d(keys, self._keys).tolist())
         with progress_bar(label, total=len(keys), unit="texts", enabled=progress) as advance:
@@ -65,7 +65,7 @@ class RememberedVectors:
             if new:
                 for embedded in self._encoder.embed_each(new_shards(), precision=self._precision, progress=advance):
                     self._write(shards.pop(0), embedded.vectors)
-                self._open()
+        self._open()
         return keys
 
     def __call__(self, keys: Keys) -> Vectors:

@@ -86,14 +86,14 @@ class Targets:
 
     def add(self, texts: Callable[[], Iterable[str]], *, label: str) -> Keys:
         """Embed texts with all teachers, and return their keys."""
-        processes, keys = self._context.processes, None
+        processes = self._context.processes
+        if not processes.is_main:
+            processes.wait()  # until the main process has embedded what is new
         for store, settings in zip(self._stores, self._settings, strict=True):
-            for turn in (True, False):  # the main process first: it embeds what is new, and the others find it there
-                if processes.is_main is turn:
-                    name = f"{label} ({settings.model})"
-                    keys = store.add(texts, label=name, progress=self._context.progress and turn)
-                processes.wait()
-        assert keys is not None  # noqa: S101
+            show = self._context.progress and processes.is_main
+            keys = store.add(texts, label=f"{label} ({settings.model})", progress=show)
+        if processes.is_main:
+            processes.wait()
         return keys
 
     def __call__(self, keys: Tensor) -> Tensor:

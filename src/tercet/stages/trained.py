@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class StartSettings(StageSettings):
-    """Which encoder a stage starts from."""
+    """Which model a stage starts from."""
 
     start: str | None = None
     """A model by its name, or `@NAME`: the encoder of an earlier stage. The recipe's `start` where null."""
@@ -132,6 +132,9 @@ class TrainedEncoder(ABC):
         self.rows = open_rows(placed(settings.rows, context), kind=self.row_kind, rank=context.processes.rank)
         self.inputs["rows"] = self.rows.describe()
 
+    def prepare(self, encoder: Encoder) -> None:
+        """Change the start before it is trained."""
+
     @abstractmethod
     def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
         """Return what is optimised."""
@@ -140,6 +143,7 @@ class TrainedEncoder(ABC):
         """Train, and write the encoder."""
         settings, context, processes = self.settings, self.context, self.context.processes
         encoder, dev = self._load(), settings.evaluate
+        self.prepare(encoder)
         with other_dropout(encoder.tower.backbone, settings.dropout):
             if settings.lora is not None:
                 add_lora(encoder.tower, settings.lora, seed=context.seed)
