@@ -50,8 +50,8 @@ class _Distill(TrainedEncoder):
             context.describe_model(teacher.model, revision=teacher.revision) for teacher in settings.teacher
         ]
 
-    def prepare(self, encoder: Encoder) -> None:
-        settings, context = self.settings, self.context
+    def start(self) -> Encoder:
+        settings, context, encoder = self.settings, self.context, super().start()
         cache = settings.cache or context.folder.parent.with_name("teachers")
         self._targets = Targets(
             settings.teacher, width=encoder.dim, context=context, cache=cache, precision=settings.precision
@@ -59,6 +59,7 @@ class _Distill(TrainedEncoder):
         self._targets.learn(lambda: different_texts(self.rows))
         if settings.piece_vectors == "teacher":
             set_piece_vectors(encoder, self._targets)
+        return encoder
 
     def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
         return Distill(encoder, self._targets, self.settings, compute=self.settings, gather=gather)

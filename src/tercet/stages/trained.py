@@ -132,8 +132,9 @@ class TrainedEncoder(ABC):
         self.rows = open_rows(placed(settings.rows, context), kind=self.row_kind, rank=context.processes.rank)
         self.inputs["rows"] = self.rows.describe()
 
-    def prepare(self, encoder: Encoder) -> None:
-        """Change the start before it is trained."""
+    def start(self) -> Encoder:
+        """Return the encoder before it is trained."""
+        return self._load()
 
     @abstractmethod
     def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
@@ -142,8 +143,7 @@ class TrainedEncoder(ABC):
     def run(self) -> dict[str, Any]:
         """Train, and write the encoder."""
         settings, context, processes = self.settings, self.context, self.context.processes
-        encoder, dev = self._load(), settings.evaluate
-        self.prepare(encoder)
+        encoder, dev = self.start(), settings.evaluate
         with other_dropout(encoder.tower.backbone, settings.dropout):
             if settings.lora is not None:
                 add_lora(encoder.tower, settings.lora, seed=context.seed)
