@@ -274,6 +274,33 @@ def fetch(
         typer.echo(f"not on the hub: {task} ({reason})")
 
 
+@data_app.command(epilog="Example:\n\n    tercet data leaks recipes/models/mini.yaml --data eval")
+def leaks(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="Whose training rows are looked at.")],
+    folder: Annotated[Path | None, typer.Option("--data", help="Evaluation data ($TERCET_DATA/eval).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Look for a recipe's training texts in the evaluation data; exit code 1 where there are any."""
+    import dataclasses
+    import json
+
+    from tercet.evaluate import choose_tasks, data_root
+    from tercet.leaks import LEAST_WORDS, find_leaks
+    from tercet.recipe import read_recipe
+
+    found = find_leaks(read_recipe(recipe), data_root(folder, choose_tasks("sts")), progress=True)
+    if as_json:
+        typer.echo(json.dumps({path: dataclasses.asdict(leaks) for path, leaks in found.items()}, indent=2))
+    else:
+        for path, leaks in found.items():
+            short = f" ({leaks.num_short:,} with fewer than {LEAST_WORDS} words not looked for)"
+            typer.echo(f"{path}: {leaks.num_found:,} of {leaks.num_texts:,} texts found{short}")
+            for text in leaks.examples:
+                typer.echo(f"    {text}")
+    if any(leaks.num_found for leaks in found.values()):
+        raise typer.Exit(1)
+
+
 @app.command(
     epilog="Examples:\n\n"
     "    tercet report results --out report.html\n\n"

@@ -38,7 +38,7 @@ from tercet.training.settings import DevSettings
 
 logger = logging.getLogger("tercet")
 
-_NO_CHANGE = ("log_every", "checkpoint_every")
+_NO_CHANGE = ("cache", "log_every", "checkpoint_every")
 """Settings that change nothing about a stage's output."""
 
 

@@ -210,10 +210,19 @@ def _change(content: dict[str, Any], change: str) -> None:
     if not all(keys) or not keys:
         raise SettingError(f"--set {change}: {path!r} is no setting. Write a path such as stages.0.batch.")
     for key in keys[:-1]:
-        if not isinstance(place.get(key), dict):
+        if not isinstance(place, list) and not isinstance(place.get(key), dict | list):
             place[key] = {}
-        place = place[key]
-    place[keys[-1]] = _value_of(text)
+        place = place[_index(place, key, change)]
+    place[_index(place, keys[-1], change)] = _value_of(text)
+
+
+def _index(place: Any, key: str, change: str) -> str | int:
+    """Return a key of a mapping, or a number within a list."""
+    if not isinstance(place, list):
+        return key
+    if not key.isdigit() or int(key) >= len(place):
+        raise SettingError(f"--set {change}: {key!r} is no place in a list. Take a number below {len(place)}.")
+    return int(key)
 
 
 def _stage_of(content: dict[str, Any], key: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def locked(folder: Path) -> Iterator[None]:
 def _sweep(folder: Path) -> None:
     """Remove what a kill left half-written."""
     with target_errors(folder):
-        for path in (*folder.glob(".*"), *folder.glob("stages/*/.*")):
+        for path in (*folder.glob(".*"), *folder.glob("stages/*/.*"), *folder.glob("teachers/*/.*")):
             if _TEMPORARY.fullmatch(path.name):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 

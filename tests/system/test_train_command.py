@@ -1,6 +1,5 @@
 """`tercet train`: a recipe in, an encoder out, with the same bits however often it is killed."""
 
-import contextlib
 import json
 import os
 import random
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from killing import kill_when
 from safetensors.torch import load_file
 
 from tercet import OutputError
@@ -210,17 +210,6 @@ def test_lora_changes_the_matrices_it_is_for_and_is_merged(tercet, write, data, 
 
 
 # Kill and resume
-
-
-def kill_when(ready, started, delay_s=0.0):
-    """Kill a process as soon as `ready()` and some time has gone by, unless it has ended by itself."""
-    pid, _ = started
-    with contextlib.suppress(ProcessLookupError):
-        while not ready():
-            os.kill(pid, 0)
-            time.sleep(0.0005)
-        time.sleep(delay_s)
-        os.kill(pid, signal.SIGKILL)
 
 
 def new_paths(run, pattern):

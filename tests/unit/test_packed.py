@@ -124,6 +124,13 @@ def test_an_int8_product_is_close_and_each_row_is_computed_by_itself(bias, activ
     torch.testing.assert_close(added, product(x) + 1)
 
 
+def test_the_ends_of_a_row_stay_in_the_range_of_a_byte():
+    """Where the least and the greatest number are equally far from zero, both would be rounded away from it."""
+    scales = torch.rand(100, 1, generator=torch.manual_seed(4))
+    x = torch.linspace(-1, 1, 16) * scales
+    torch.testing.assert_close(Quantized()(torch.eye(16))(x) / scales, x / scales, atol=0.01, rtol=0)
+
+
 def test_a_row_of_zeros_has_an_int8_product_too():
     assert not Quantized()(torch.ones(3, 5))(torch.zeros(2, 5)).any()
 

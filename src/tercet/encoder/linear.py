@@ -30,6 +30,9 @@ _ONEDNN = {"none": ("none", ""), "relu": ("relu", ""), "gelu": ("gelu", "none"),
 _PACKED_ROWS = 2048
 """For how many rows at a time oneDNN lays out a weight."""
 
+_LEVELS = 254.9
+"""How many steps lie between a token's least and greatest number; with 255, rounding could leave a byte's range."""
+
 _LEAST = 1e-12
 """The least that a scale is made from: a row of zeros has one too."""
 
@@ -174,7 +177,7 @@ class _Int8:
         """Return the tokens as bytes [n, width], and the step of each [n, 1]."""
         low, high = torch.aminmax(x, dim=1, keepdim=True)
         low, high = low.clamp_max(0), high.clamp_min(0)
-        step = (high - low).clamp_min_(_LEAST).div_(255)
+        step = (high - low).clamp_min_(_LEAST).div_(_LEVELS)
         zero = low.div_(step).neg_().round_().sub_(128)
         # By way of signed bytes, which torch converts to much faster; the last step moves -128..127 to 0..255.
         tokens = torch.empty(len(x), self.width, dtype=torch.int8)

@@ -1,7 +1,13 @@
 """The table of all kinds of stages."""
 
-from tercet.stages import classify, contrast
+from tercet.stages import classify, contrast, denoise, distill, tokenizer
 from tercet.stages.stage import Kind
 
-KINDS: dict[str, Kind] = {"contrast": contrast.KIND, "classify": classify.KIND}
+KINDS: dict[str, Kind] = {
+    "tokenizer": tokenizer.KIND,
+    "denoise": denoise.KIND,
+    "distill": distill.KIND,
+    "contrast": contrast.KIND,
+    "classify": classify.KIND,
+}
 """A kind by its name in a recipe."""

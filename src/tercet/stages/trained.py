@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from pydantic import Field, field_validator
@@ -15,17 +16,22 @@ from tercet.encoder.tower import Tower
 from tercet.errors import SettingError
 from tercet.objectives.compute import ComputeSettings
 from tercet.objectives.gather import Gather
+from tercet.rows.batches import Batches
 from tercet.rows.settings import RowSettings
-from tercet.rows.sources import open_rows
+from tercet.rows.sources import Rows, open_rows
 from tercet.stages.adapters import LoraSettings, add_lora, merge_lora
-from tercet.stages.stage import REFERENCE, Context, StageSettings
+from tercet.stages.stage import Context, StageSettings
+from tercet.stages.texts import placed
 from tercet.training.loop import StepResult, train
 from tercet.training.settings import LoopSettings
 from tercet.training.state import set_weights, weights_of
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 
 class StartSettings(StageSettings):
-    """Which encoder a stage starts from."""
+    """Which model a stage starts from."""
 
     start: str | None = None
     """A model by its name, or `@NAME`: the encoder of an earlier stage. The recipe's `start` where null."""
@@ -52,6 +58,29 @@ class StartSettings(StageSettings):
         """Return the models that the stage uses."""
         return [name for name in (self.start, self.tokenizer) if name is not None]
 
+    def describe(self, context: Context) -> dict[str, Any]:
+        """Return what decides the start, as JSON.
+
+        Raises:
+            SettingError: There is none.
+        """
+        if self.start is None:
+            raise SettingError(f"stages.{context.name}.start: is missing, and the recipe has none. Name a model.")
+        return {
+            "start": context.describe_model(self.start, revision=self.revision, pickles=self.convert_pickle),
+            "tokenizer": self.tokenizer and context.describe_model(self.tokenizer, weights=False),
+        }
+
+    def placed(self, context: Context) -> dict[str, Any]:
+        """Return where the start is found: arguments of `Encoder.load` and `load_generator`."""
+        return {
+            "name": context.place(self.start or ""),
+            "tokenizer": self.tokenizer and context.place(self.tokenizer),
+            "revision": self.revision,
+            "convert_pickle": self.convert_pickle,
+            "seed": context.seed,
+        }
+
     @field_validator("encoder")
     @classmethod
     def _known(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -62,8 +91,8 @@ class StartSettings(StageSettings):
         return value
 
 
-class TrainedSettings(StartSettings, ComputeSettings, LoopSettings):
-    """The settings of every stage that trains an encoder."""
+class LearningSettings(StartSettings, LoopSettings):
+    """The settings of every stage that trains a model on rows."""
 
     rows: RowSettings
     """What it learns from: files, datasets of the hub, or `@NAME`, the rows of an earlier stage."""
@@ -74,6 +103,10 @@ class TrainedSettings(StartSettings, ComputeSettings, LoopSettings):
     def names(self) -> list[str]:
         """Return the models and files that the stage uses."""
         return [*super().names(), *(source.path for source in self.rows.sources)]
+
+
+class TrainedSettings(LearningSettings, ComputeSettings):
+    """The settings of every stage that trains an encoder."""
 
 
 class Objective(Protocol):
@@ -93,17 +126,15 @@ class TrainedEncoder(ABC):
     row_kind: Literal["triplets", "labelled"]
 
     def __init__(self, settings: TrainedSettings, context: Context) -> None:
-        if settings.start is None:
-            raise SettingError(f"stages.{context.name}.start: is missing, and the recipe has none. Name a model.")
         self.settings = settings
         self.context = context
-        self.start = settings.start
-        self.rows = open_rows(_placed(settings.rows, context), kind=self.row_kind, rank=context.processes.rank)
-        self.inputs = {
-            "start": context.describe_model(self.start, revision=settings.revision, pickles=settings.convert_pickle),
-            "tokenizer": settings.tokenizer and context.describe_model(settings.tokenizer, weights=False),
-            "rows": self.rows.describe(),
-        }
+        self.inputs = settings.describe(context)
+        self.rows = open_rows(placed(settings.rows, context), kind=self.row_kind, rank=context.processes.rank)
+        self.inputs["rows"] = self.rows.describe()
+
+    def start(self) -> Encoder:
+        """Return the encoder before it is trained."""
+        return self._load()
 
     @abstractmethod
     def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
@@ -112,8 +143,8 @@ class TrainedEncoder(ABC):
     def run(self) -> dict[str, Any]:
         """Train, and write the encoder."""
         settings, context, processes = self.settings, self.context, self.context.processes
-        encoder, dev = self._load(), settings.evaluate
-        with _dropout(encoder.tower, settings.dropout):
+        encoder, dev = self.start(), settings.evaluate
+        with other_dropout(encoder.tower.backbone, settings.dropout):
             if settings.lora is not None:
                 add_lora(encoder.tower, settings.lora, seed=context.seed)
             if processes.shards:
@@ -121,14 +152,7 @@ class TrainedEncoder(ABC):
             objective = self.objective(encoder, Gather() if processes.world > 1 else None)
             result = train(
                 objective.module,
-                lambda state: self.rows.batches(
-                    batch=settings.batch,
-                    seed=context.seed,
-                    epochs=settings.epochs,
-                    state=state,
-                    rank=processes.rank,
-                    world=processes.world,
-                ),
+                partial(batches_from, rows=self.rows, settings=settings, context=context),
                 objective.step,
                 settings=settings,
                 folder=context.folder,
@@ -143,16 +167,8 @@ class TrainedEncoder(ABC):
         return {"num_steps": result.num_steps, "best": result.best}
 
     def _load(self) -> Encoder:
-        settings, context = self.settings, self.context
-        return Encoder.load(
-            context.place(self.start),
-            tokenizer=settings.tokenizer and context.place(settings.tokenizer),
-            device=str(context.processes.device),
-            revision=settings.revision,
-            convert_pickle=settings.convert_pickle,
-            seed=context.seed,
-            **settings.encoder,
-        )
+        device = str(self.context.processes.device)
+        return Encoder.load(**self.settings.placed(self.context), device=device, **self.settings.encoder)
 
     def _save(self, encoder: Encoder) -> None:
         if self.context.processes.shards:
@@ -174,26 +190,29 @@ class TrainedEncoder(ABC):
         self.context.processes.shard(tower, units=list(layers.children()), entry="raw")
 
 
-def _placed(rows: RowSettings, context: Context) -> RowSettings:
-    """Return the rows with the files of earlier stages in place of their names."""
-    if not any(source.path.startswith(REFERENCE) for source in rows.sources):
-        return rows
-    sources = [source.model_copy(update={"path": context.place(source.path)}) for source in rows.sources]
-    return rows.model_copy(update={"sources": sources})
-
-
 _DROPOUTS = ("dropout_rate", "hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
+def batches_from(state: dict[str, Any] | None, *, rows: Rows, settings: LearningSettings, context: Context) -> Batches:
+    """Return the batches of a stage from a position on, or from the start."""
+    return rows.batches(
+        batch=settings.batch,
+        seed=context.seed,
+        epochs=settings.epochs,
+        state=state,
+        rank=context.processes.rank,
+        world=context.processes.world,
+    )
+
+
 @contextmanager
-def _dropout(tower: Tower, share: float | None) -> Iterator[None]:
+def other_dropout(model: "PreTrainedModel", share: float | None) -> Iterator[None]:
     """Train with another dropout than the model's; what is saved has its own again."""
-    config = tower.backbone.config
-    before = {name: getattr(config, name) for name in _DROPOUTS if hasattr(config, name)}
+    before = {name: getattr(model.config, name) for name in _DROPOUTS if hasattr(model.config, name)}
     if share is not None:
         for name in before:
-            setattr(config, name, share)
-        for module in tower.backbone.modules():
+            setattr(model.config, name, share)
+        for module in model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = share
             elif isinstance(getattr(module, "dropout", None), float):  # the attention of T5
@@ -202,4 +221,4 @@ def _dropout(tower: Tower, share: float | None) -> Iterator[None]:
         yield
     finally:
         for name, value in before.items():
-            setattr(config, name, value)
+            setattr(model.config, name, value)

@@ -1,0 +1,97 @@
+"""A tokenizer learned from texts: SentencePiece's unigram pieces, with T5's conventions."""
+
+import io
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tercet.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    from tokenizers import normalizers
+    from transformers import PreTrainedTokenizerFast
+
+PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
+"""The first three tokens, in this order."""
+
+
+def learn_tokenizer(
+    texts: Iterable[str],
+    *,
+    num_pieces: int,
+    num_sentinels: int = 100,
+    lowercase: bool = False,
+    character_coverage: float = 0.9995,
+) -> "PreTrainedTokenizerFast":
+    """Return a tokenizer: pad 0, end 1, unknown 2, the pieces, and the sentinels, of which `<extra_id_0>` is last.
+
+    Texts are brought into Unicode's form NFKC and runs of blanks into one blank, in learning and in use.
+
+    Args:
+        texts: What the pieces are learned from.
+        num_pieces: How many there are, the first three included; fewer where the texts do not have so many.
+        num_sentinels: How many tokens stand for gaps in span corruption.
+        lowercase: Whether capital letters are made small.
+        character_coverage: The share of the texts' characters that have a piece; all others are unknown.
+
+    Raises:
+        InputError: The texts are too few to learn from.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    normalizer = _normalizer(lowercase)
+    pieces = _learn_pieces(map(normalizer.normalize_str, texts), num_pieces, character_coverage)
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {END}", pair=f"$A {END} $B {END}", special_tokens=[(END, 1)]
+    )
+    sentinels = [f"<extra_id_{i}>" for i in range(num_sentinels)]
+    tokenizer.add_special_tokens([PAD, END, UNKNOWN, *reversed(sentinels)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        unk_token=UNKNOWN,
+        extra_special_tokens=sentinels,
+    )
+
+
+def _normalizer(lowercase: bool) -> "normalizers.Normalizer":
+    from tokenizers import Regex, normalizers
+
+    small = [normalizers.Lowercase()] if lowercase else []
+    blanks = [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    return normalizers.Sequence([normalizers.NFKC(), *small, *blanks])
+
+
+def _learn_pieces(texts: Iterable[str], num_pieces: int, character_coverage: float) -> list[tuple[str, float]]:
+    try:
+        from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+    except ImportError as error:
+        raise ModelError("learning pieces needs sentencepiece. Run: pip install 'tercet[sentencepiece]'") from error
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=(text for text in texts if text),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=num_pieces,
+            hard_vocab_limit=False,
+            character_coverage=character_coverage,
+            normalization_rule_name="identity",
+            pad_id=0,
+            eos_id=1,
+            unk_id=2,
+            bos_id=-1,
+            pad_piece=PAD,
+            eos_piece=END,
+            unk_piece=UNKNOWN,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise InputError(f"rows: no pieces can be learned from these texts ({error}). Give more texts.") from error
+    processor = SentencePieceProcessor(model_proto=model.getvalue())
+    return [(processor.id_to_piece(i), processor.get_score(i)) for i in range(len(processor))]

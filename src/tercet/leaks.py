@@ -1,0 +1,122 @@
+"""Leaks: training texts that stand in the evaluation data."""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tercet.errors import InputError
+from tercet.progress import progress_bar
+from tercet.recipe import Recipe
+from tercet.rows.kinds import texts_of
+from tercet.rows.settings import RowSettings
+from tercet.rows.sources import open_rows
+from tercet.stages.stage import REFERENCE
+
+LEAST_WORDS = 4
+"""Texts with fewer words are not looked for: names and single words stand everywhere."""
+
+_EXAMPLES = 5
+_LABEL = re.compile(r"[A-Z]+:\w+ ")  # before the questions of TREC
+
+
+@dataclass
+class Leaks:
+    """What was found in one file or dataset of training rows."""
+
+    num_texts: int = 0
+    """How many different texts were looked for."""
+
+    num_short: int = 0
+    """How many more have too few words."""
+
+    num_found: int = 0
+    examples: list[str] = field(default_factory=list)
+    """Some of the texts that were found."""
+
+
+def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[str, Leaks]:
+    """Look for every text of a recipe's rows in the evaluation data.
+
+    Texts are compared as words: capital letters, punctuation and blanks make no difference.
+
+    Args:
+        recipe: Whose files and datasets are read, each once.
+        data: The folder; every cell of every file below it counts as an evaluation text.
+        progress: Whether a bar is shown.
+
+    Returns:
+        What was found, by the path of each source.
+
+    Raises:
+        InputError: The folder is not there, or holds nothing.
+    """
+    known = evaluation_texts(data)
+    if not known:
+        raise InputError(f"{data}: holds no evaluation texts. Name the folder with --data.")
+    sources = {
+        source.path: source.model_copy(update={"weight": None})
+        for stage in recipe.stages
+        if isinstance(rows := getattr(stage.settings, "rows", None), RowSettings)
+        for source in rows.sources
+        if not source.path.startswith(REFERENCE)
+    }
+    found: dict[str, Leaks] = {}
+    with progress_bar("leaks", total=len(sources), unit="sources", enabled=progress) as advance:
+        for path, source in sources.items():
+            found[path] = leaks = Leaks()
+            seen: set[str] = set()
+            for row in open_rows(source, kind="triplets"):
+                for text in texts_of(row):
+                    words = as_words(text)
+                    if words in seen:
+                        continue
+                    seen.add(words)
+                    if words.count(" ") + 1 < LEAST_WORDS:
+                        leaks.num_short += 1
+                        continue
+                    leaks.num_texts += 1
+                    if words in known:
+                        leaks.num_found += 1
+                        leaks.examples += [text] if len(leaks.examples) < _EXAMPLES else []
+            advance(1)
+    return found
+
+
+def evaluation_texts(data: Path) -> set[str]:
+    """Return all texts in the files below a folder, as words."""
+    return {as_words(text) for file in sorted(data.rglob("*")) if file.is_file() for text in _cells(file)} - {""}
+
+
+def as_words(text: str) -> str:
+    """Return the words of a text: no capital letters, no punctuation, one blank between two."""
+    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).lower()))
+
+
+def _cells(file: Path) -> Iterator[str]:
+    """Yield whatever may be a text in a file: values of JSON, cells of a table, whole lines."""
+    content = file.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    if file.suffix == ".json":
+        yield from _strings(json.loads(text))
+        return
+    for line in text.splitlines():
+        if file.suffix == ".jsonl":
+            yield from _strings(json.loads(line))
+            continue
+        yield from line.split("\t")
+        yield _LABEL.sub("", line, count=1)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _strings(part)

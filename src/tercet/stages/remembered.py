@@ -1,0 +1,117 @@
+"""Vectors of texts that an encoder computes once and for all: on disk, in shards, for every stage and run that asks."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tercet.encoder import Encoder, Vectors
+from tercet.files import atomic_write, target_errors
+from tercet.objectives.batch import text_key
+from tercet.progress import progress_bar
+from tercet.shards import in_shards
+
+logger = logging.getLogger("tercet")
+
+Keys = NDArray[np.int64]
+
+_SHARD_TEXTS = 8192
+
+
+class RememberedVectors:
+    """The vectors of one encoder, in 16 bits, by the keys of their texts. A shard is a file that is never changed.
+
+    Args:
+        folder: Where they are kept, below a name that says which encoder and precision they are of.
+        encoder: What embeds texts that have no vector yet.
+        precision: How it does.
+    """
+
+    def __init__(self, folder: Path, encoder: Encoder, *, precision: str) -> None:
+        self._encoder = encoder
+        self._precision = encoder.resolve_precision(precision)
+        self._folder = folder / f"{encoder.fingerprint()[:16]}-{self._precision}"
+        self._dtype = np.dtype([("key", np.int64), ("vector", np.float16, (encoder.dim,))])
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a vector has."""
+        return self._encoder.dim
+
+    def add(self, texts: Callable[[], Iterable[str]], *, label: str, progress: bool = False) -> Keys:
+        """Embed all texts that have no vector yet, and return the keys of all, each once.
+
+        Killed and called again, it goes on behind the last finished shard.
+
+        Args:
+            texts: Gives the texts from the start, as often as it is called.
+            label: What the bar says.
+            progress: Whether it is shown.
+        """
+        self._open()
+        keys = np.fromiter(dict.fromkeys(map(text_key, texts())), np.int64)
+        new = set(np.setdiff1d(keys, self._keys).tolist())
+        with progress_bar(label, total=len(keys), unit="texts", enabled=progress) as advance:
+            advance(len(keys) - len(new), earlier=True)
+            shards = list[list[str]]()
+
+            def new_shards() -> Iterator[list[str]]:
+                for shard in in_shards(_taken(texts(), new), _SHARD_TEXTS):
+                    shards.append(shard)
+                    yield shard
+
+            if new:
+                for embedded in self._encoder.embed_each(new_shards(), precision=self._precision, progress=advance):
+                    self._write(shards.pop(0), embedded.vectors)
+        self._open()
+        return keys
+
+    def __call__(self, keys: Keys) -> Vectors:
+        """Return the vectors of texts by their keys, which have been added before."""
+        places = self._order[np.searchsorted(self._keys, keys)]
+        numbers = np.searchsorted(self._ends, places, side="right")
+        vectors = np.empty((len(keys), self.dim), np.float32)
+        for number in np.unique(numbers):
+            here = numbers == number
+            shard = self._shards[number]
+            vectors[here] = shard["vector"][places[here] - (self._ends[number] - len(shard))]
+        return vectors
+
+    def _write(self, texts: Sequence[str], vectors: Vectors) -> None:
+        shard = np.empty(len(texts), self._dtype)
+        shard["key"] = [text_key(text) for text in texts]
+        shard["vector"] = vectors
+        with target_errors(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(self._folder / f"{shard['key'][0].tobytes().hex()}.npy") as stream:
+            np.save(stream, shard)
+
+    def _open(self) -> None:
+        self._shards = [shard for file in sorted(self._folder.glob("*.npy")) if (shard := self._read(file)) is not None]
+        keys = np.concatenate([np.empty(0, np.int64), *(shard["key"] for shard in self._shards)])
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+        self._ends = np.cumsum([len(shard) for shard in self._shards], dtype=np.int64)
+
+    def _read(self, file: Path) -> "np.ndarray[tuple[int], np.dtype[np.void]] | None":
+        try:
+            shard = np.load(file, mmap_mode="r")
+            if shard.dtype == self._dtype:
+                return np.asarray(shard)
+            reason = f"it holds {shard.dtype}"
+        except (OSError, ValueError, EOFError) as error:
+            reason = str(error)
+        logger.warning("%s cannot be used and is made again: %s", file, reason)
+        file.unlink()
+        return None
+
+
+def _taken(texts: Iterable[str], wanted: set[int]) -> Iterator[str]:
+    """Yield the texts whose keys are wanted, each once."""
+    for text in texts:
+        key = text_key(text)
+        if key in wanted:
+            wanted.remove(key)
+            yield text

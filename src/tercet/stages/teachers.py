@@ -1,0 +1,121 @@
+"""What a student should be like: the vectors of one or several teachers, in the student's width."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat
+from torch import Tensor
+
+from tercet.encoder import Encoder, Vectors
+from tercet.encoder.tower import unit_length
+from tercet.stages.remembered import Keys, RememberedVectors
+from tercet.stages.stage import Context
+
+_SAMPLE = 65_536
+"""How many texts decide which directions of the teachers' vectors are kept."""
+
+_BLOCK = 65_536
+
+
+class TeacherSettings(BaseModel):
+    """One teacher. A text alone stands for `{model: TEXT}`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str
+    """A model by its name, or `@NAME`: the encoder of an earlier stage."""
+
+    revision: str | None = None
+    """Its branch, tag or commit on the hub."""
+
+    encoder: dict[str, Any] = {}
+    """Its prompt, max_tokens and so on; what is not given is as the model has it."""
+
+    weight: PositiveFloat = 1.0
+    """How much its cosines count among those of all teachers."""
+
+    center: bool = True
+    """Whether the mean over all texts is taken from its vectors."""
+
+
+def _as_list(value: Any) -> Any:
+    teachers = value if isinstance(value, list | tuple) else [value]
+    return [{"model": teacher} if isinstance(teacher, str) else teacher for teacher in teachers]
+
+
+TeacherList = Annotated[list[TeacherSettings], BeforeValidator(_as_list), Field(min_length=1)]
+
+
+class Targets:
+    """The vectors that texts should have: those of all teachers side by side, and turned into the student's width.
+
+    Each teacher's are centred and of length 1, so that the cosine of two targets is the weighted mean of the teachers'.
+    Where there are more numbers than the student has, the directions in which the texts differ most are kept; where
+    there are fewer, the rest is 0.
+
+    Args:
+        teachers: What they are.
+        width: How many numbers a vector of the student has.
+        context: The run.
+        cache: Where teachers' vectors are kept.
+        precision: How they are computed.
+    """
+
+    def __init__(
+        self, teachers: Sequence[TeacherSettings], *, width: int, context: Context, cache: Path, precision: str
+    ) -> None:
+        self._settings, self._width, self._context = teachers, width, context
+        self._stores = [RememberedVectors(cache, _load(each, context), precision=precision) for each in teachers]
+        self._means = [np.zeros(store.dim, np.float32) for store in self._stores]
+        self._directions: Vectors | None = None
+
+    def learn(self, texts: Callable[[], Iterable[str]]) -> None:
+        """Embed all texts with all teachers, and learn means and directions from their vectors."""
+        keys = self.add(texts, label="teaching")
+        for i, (store, settings) in enumerate(zip(self._stores, self._settings, strict=True)):
+            if settings.center:
+                sums = (store(block).sum(0, dtype=np.float64) for block in _blocks(keys))
+                self._means[i] = (sum(sums) / len(keys)).astype(np.float32)
+        if sum(store.dim for store in self._stores) > self._width:
+            chosen = np.random.default_rng(0).permutation(keys)[:_SAMPLE]
+            sample = self._joined(chosen).astype(np.float64)
+            self._directions = np.linalg.eigh(sample.T @ sample)[1][:, : -self._width - 1 : -1].astype(np.float32)
+
+    def add(self, texts: Callable[[], Iterable[str]], *, label: str) -> Keys:
+        """Embed texts with all teachers, and return their keys."""
+        processes = self._context.processes
+        if not processes.is_main:
+            processes.wait()  # until the main process has embedded what is new
+        for store, settings in zip(self._stores, self._settings, strict=True):
+            show = self._context.progress and processes.is_main
+            keys = store.add(texts, label=f"{label} ({settings.model})", progress=show)
+        if processes.is_main:
+            processes.wait()
+        return keys
+
+    def __call__(self, keys: Tensor) -> Tensor:
+        """Return the targets [n, width] of texts by their keys, of length 1."""
+        joined = self._joined(keys.cpu().numpy())
+        if self._directions is not None:
+            joined = joined @ self._directions
+        targets = unit_length(torch.from_numpy(joined))
+        return torch.nn.functional.pad(targets, (0, self._width - targets.shape[1]))
+
+    def _joined(self, keys: Keys) -> Vectors:
+        parts = []
+        for store, mean, settings in zip(self._stores, self._means, self._settings, strict=True):
+            vectors = unit_length(torch.from_numpy(store(keys) - mean))
+            parts.append(vectors.numpy() * settings.weight**0.5)
+        return np.concatenate(parts, axis=1)
+
+
+def _load(teacher: TeacherSettings, context: Context) -> Encoder:
+    device = str(context.processes.device)
+    return Encoder.load(context.place(teacher.model), device=device, revision=teacher.revision, **teacher.encoder)
+
+
+def _blocks(keys: Keys) -> list[Keys]:
+    return np.array_split(keys, -(-len(keys) // _BLOCK))

@@ -1,0 +1,33 @@
+"""The texts of any rows, for stages that do not ask what a row says about them."""
+
+from collections.abc import Iterable, Iterator
+
+from tercet.objectives.batch import text_key
+from tercet.rows.kinds import Row, texts_of
+from tercet.rows.settings import RowSettings
+from tercet.rows.sources import Rows, open_rows
+from tercet.stages.stage import REFERENCE, Context
+
+
+def open_texts(rows: RowSettings, context: Context) -> Rows:
+    """Open rows for the sake of their texts."""
+    return open_rows(placed(rows, context), kind="triplets", rank=context.processes.rank)
+
+
+def placed(rows: RowSettings, context: Context) -> RowSettings:
+    """Return the rows with the files of earlier stages in place of their names."""
+    if not any(source.path.startswith(REFERENCE) for source in rows.sources):
+        return rows
+    sources = [source.model_copy(update={"path": context.place(source.path)}) for source in rows.sources]
+    return rows.model_copy(update={"sources": sources})
+
+
+def different_texts(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield each text of rows once, in their order."""
+    seen: set[int] = set()
+    for row in rows:
+        for text in texts_of(row):
+            key = text_key(text)
+            if key not in seen:
+                seen.add(key)
+                yield text

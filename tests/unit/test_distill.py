@@ -1,0 +1,189 @@
+"""Distillation against sums written out here; targets and remembered vectors against the teachers themselves."""
+
+import logging
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tercet import Encoder
+from tercet.objectives.batch import text_key
+from tercet.objectives.compute import ComputeSettings
+from tercet.objectives.distill import Distill, DistillSettings, cosine_loss, similarity_loss
+from tercet.rows.kinds import Triplet
+from tercet.stages import remembered
+from tercet.stages.distill import set_piece_vectors
+from tercet.stages.remembered import RememberedVectors
+from tercet.stages.stage import Context
+from tercet.stages.teachers import Targets, TeacherSettings
+from tercet.training.processes import Processes
+
+TEXTS = [f"{who} {what} {where}" for who in ("A man", "Dogs", "Stocks") for what in ("run", "fell") for where in "abcd"]
+
+
+def keys_of(texts):
+    return torch.tensor([text_key(text) for text in texts])
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def written_out(vectors, targets, keys, temperature):
+    """The divergence row by row and text by text."""
+
+    def cosine(x, y):
+        return float(x @ y) / math.sqrt(float(x @ x) * float(y @ y))
+
+    total = 0.0
+    for i in range(len(keys)):
+        others = [j for j in range(len(keys)) if keys[j] != keys[i]]
+        wanted = [math.exp(cosine(targets[i], targets[j]) / temperature) for j in others]
+        found = [math.exp(cosine(vectors[i], vectors[j]) / temperature) for j in others]
+        for p, q in zip(wanted, found, strict=True):
+            total += p / sum(wanted) * math.log((p / sum(wanted)) / (q / sum(found)))
+    return total / len(keys)
+
+
+def test_the_similarity_loss_is_the_one_written_out():
+    generator = torch.Generator().manual_seed(1)
+    vectors = torch.randn(6, 5, generator=generator, dtype=torch.float64)
+    targets = torch.randn(6, 9, generator=generator, dtype=torch.float64)
+    keys = torch.tensor([1, 2, 3, 2, 5, 6])
+    loss = similarity_loss(vectors, targets, keys=keys, temperature=0.3)
+    assert loss.item() == pytest.approx(written_out(vectors, targets, keys, 0.3))
+    assert similarity_loss(targets * 3, targets, keys=keys, temperature=0.3).item() == pytest.approx(0, abs=1e-12)
+
+
+def test_the_cosine_loss_is_the_mean_distance():
+    vectors = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0]])
+    targets = torch.tensor([[5.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+    assert cosine_loss(vectors, targets).item() == pytest.approx((0 + 1 + 2) / 3)
+
+
+def test_a_text_without_others_has_no_gradient():
+    vectors = torch.randn(1, 4, requires_grad=True)
+    similarity_loss(vectors, torch.randn(1, 4), keys=torch.tensor([1]), temperature=0.05).backward()
+    assert vectors.grad.abs().max() == 0
+
+
+@pytest.fixture
+def context(tmp_path):
+    return Context("a", tmp_path / "stage", 0, {}, Processes(), score=None)
+
+
+@pytest.fixture
+def teachers(tiny, tmp_path):
+    """Save two teachers and return their settings."""
+    tiny("t5").save(tmp_path / "wide")
+    tiny("bert", readout="mean").save(tmp_path / "other")
+    wide = TeacherSettings(model=str(tmp_path / "wide"), weight=3.0)
+    return [wide, TeacherSettings(model=str(tmp_path / "other"), encoder={"prompt": "query: [X]"})]
+
+
+@pytest.fixture
+def targets(teachers, context, tmp_path):
+    def make(*, width, teachers=teachers):
+        made = Targets(teachers, width=width, context=context, cache=tmp_path / "cache", precision="exact")
+        made.learn(lambda: TEXTS)
+        return made
+
+    return make
+
+
+def centred(teacher):
+    vectors = Encoder.load(teacher.model, device="cpu", **teacher.encoder).embed(TEXTS)
+    return unit(vectors - vectors.mean(0))
+
+
+def test_the_cosine_of_targets_is_the_weighted_mean_of_the_teachers(targets, teachers):
+    wide, other = (centred(teacher) for teacher in teachers)
+    found = targets(width=wide.shape[1] + other.shape[1])(keys_of(TEXTS)).numpy()
+    np.testing.assert_allclose(found @ found.T, (3 * wide @ wide.T + other @ other.T) / 4, atol=2e-3)
+
+
+def test_narrower_targets_keep_the_directions_in_which_texts_differ_most(targets, teachers):
+    both = np.concatenate([3**0.5 * centred(teachers[0]), centred(teachers[1])], axis=1)
+    u, s, _ = np.linalg.svd(both, full_matrices=False)
+    wanted = unit(u[:, :10] * s[:10])
+    found = targets(width=10)(keys_of(TEXTS)).numpy()
+    assert found.shape == (len(TEXTS), 10)
+    np.testing.assert_allclose(found @ found.T, wanted @ wanted.T, atol=5e-3)
+
+
+def test_a_wider_student_has_zeros_behind_the_teachers_numbers(targets, teachers):
+    wanted = centred(teachers[0])
+    found = targets(width=300, teachers=teachers[:1])(keys_of(TEXTS)).numpy()
+    np.testing.assert_allclose(found[:, : wanted.shape[1]], wanted, atol=2e-3)
+    assert not found[:, wanted.shape[1] :].any()
+
+
+def test_a_step_has_the_gradients_of_the_losses(tiny):
+    student = tiny("t5", projection=16)
+    table = torch.randn(100, 16, generator=torch.Generator().manual_seed(3))
+    settings = DistillSettings(cosine_weight=2.0, similarity_weight=0.5, temperature=0.2)
+    rows = [Triplet("Dogs run.", "Stocks fell.", ("Dogs run.",)), Triplet("A man", "A man", twin=True)]
+    objective = Distill(student, lambda keys: table[keys % 100], settings, compute=ComputeSettings())
+    result = objective.step(rows)
+    ours = {name: p.grad.clone() for name, p in student.tower.named_parameters() if p.grad is not None}
+    student.tower.zero_grad()
+
+    texts = ["Dogs run.", "Stocks fell.", "A man"]
+    inputs = student.tokens.tokenizer(texts, padding=True, return_tensors="pt")
+    vectors = student.tower.raw(inputs["input_ids"], inputs["attention_mask"])
+    keys = keys_of(texts)
+    loss = 2.0 * cosine_loss(vectors, table[keys % 100])
+    loss = loss + 0.5 * similarity_loss(vectors, table[keys % 100], keys=keys, temperature=0.2)
+    loss.backward()
+    assert result.loss == pytest.approx(loss.item(), rel=1e-5)
+    for name, parameter in student.tower.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(ours[name], parameter.grad, atol=1e-5, rtol=1e-4)
+
+
+def test_the_start_is_near_the_mean_of_the_pieces_vectors(tiny, targets, teachers):
+    wide = targets(width=256, teachers=teachers[:1])
+    student = tiny("t5", projection=256)
+    set_piece_vectors(student, wide)
+    table, tokenizer = student.tower.backbone.get_input_embeddings().weight, student.tokens.tokenizer
+    piece = tokenizer.tokenize("Dogs")[0]
+    wanted = wide(keys_of([piece.replace("▁", "")]))[0]
+    torch.testing.assert_close(table[tokenizer.convert_tokens_to_ids(piece)] / 16, wanted, atol=1e-5, rtol=1e-4)
+    ids = student.tokens(["Dogs run through"])[0][0]
+    mean = table[ids].mean(0)
+    vector = torch.from_numpy(student.embed(["Dogs run through"])[0])
+    assert torch.cosine_similarity(vector, mean, dim=0) > 0.8
+
+
+class TestRememberedVectors:
+    def test_they_are_the_encoders(self, tiny, tmp_path, monkeypatch):
+        monkeypatch.setattr(remembered, "_SHARD_TEXTS", 5)
+        encoder = tiny("t5")
+        store = RememberedVectors(tmp_path, encoder, precision="exact")
+        keys = store.add(lambda: [*TEXTS, *TEXTS[:3]], label="")
+        assert len(keys) == len(TEXTS)
+        np.testing.assert_allclose(store(keys_of(TEXTS).numpy()), encoder.embed(TEXTS), atol=1e-3)
+        assert len(list(tmp_path.rglob("*.npy"))) == math.ceil(len(TEXTS) / 5)
+
+    def test_no_text_is_embedded_twice_in_any_run(self, tiny, tmp_path, monkeypatch):
+        encoder, embedded = tiny("t5"), []
+        RememberedVectors(tmp_path, encoder, precision="exact").add(lambda: TEXTS[:7], label="")
+        tokenize = encoder._tokenize
+        monkeypatch.setattr(encoder, "_tokenize", lambda texts: embedded.extend(texts) or tokenize(texts))
+        again = RememberedVectors(tmp_path, encoder, precision="exact")
+        again.add(lambda: TEXTS, label="")
+        assert embedded == TEXTS[7:]
+        np.testing.assert_allclose(again(keys_of(TEXTS).numpy()), tiny("t5").embed(TEXTS), atol=1e-3)
+
+    def test_a_broken_shard_is_made_again(self, tiny, tmp_path, caplog, monkeypatch):
+        monkeypatch.setattr(remembered, "_SHARD_TEXTS", 5)
+        encoder = tiny("t5")
+        RememberedVectors(tmp_path, encoder, precision="exact").add(lambda: TEXTS, label="")
+        file = sorted(tmp_path.rglob("*.npy"))[1]
+        file.write_bytes(file.read_bytes()[:300])
+        store = RememberedVectors(tmp_path, encoder, precision="exact")
+        with caplog.at_level(logging.WARNING, logger="tercet"):
+            store.add(lambda: TEXTS, label="")
+        assert file.name in caplog.text
+        np.testing.assert_allclose(store(keys_of(TEXTS).numpy()), encoder.embed(TEXTS), atol=1e-3)

@@ -1,0 +1,59 @@
+"""The leak check, on files in the formats of the evaluation data."""
+
+import json
+
+import pytest
+import yaml
+
+from tercet import InputError
+from tercet.leaks import as_words, evaluation_texts, find_leaks
+from tercet.recipe import read_recipe
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = tmp_path / "eval"
+    folder.mkdir()
+    (folder / "sts.txt").write_text("A man plays the guitar.\tSomebody makes music at home.\n")
+    (folder / "trec.label").write_bytes("DESC:manner How did caf\xe9s begin in Paris ?\n".encode("latin-1"))
+    (folder / "qqp.json").write_text(json.dumps({"1": {"text_a": "What is a leak in data?", "label": "1"}}))
+    (folder / "nli.jsonl").write_text(json.dumps({"pair": ["Two dogs run on snow", 3]}) + "\n")
+    return folder
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    def make(*lines):
+        (tmp_path / "rows.tsv").write_text("anchor\tpositive\n" + "".join(f"{a}\t{b}\n" for a, b in lines))
+        loop = {"rows": str(tmp_path / "rows.tsv"), "batch": 2, "steps": 1, "learning_rate": 1e-3}
+        (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({"start": "x", "stages": [{"contrast": loop}]}))
+        return read_recipe(tmp_path / "recipe.yaml")
+
+    return make
+
+
+def test_texts_are_found_however_they_are_written(recipe, data, tmp_path):
+    rows = [
+        ("a man PLAYS the guitar", "nothing of the kind here"),
+        ("How did cafés begin in Paris?", "“What is a leak in data”"),
+        ("Two dogs run on snow!", "music"),
+    ]
+    (leaks,) = find_leaks(recipe(*rows), data).values()
+    assert (leaks.num_found, leaks.num_texts, leaks.num_short) == (4, 5, 1)
+    assert leaks.examples[0] == "a man PLAYS the guitar"
+
+
+def test_a_part_of_a_text_is_no_leak(recipe, data):
+    (leaks,) = find_leaks(recipe(("A man plays the", "plays the guitar on stage")), data).values()
+    assert leaks.num_found == 0
+
+
+def test_an_empty_folder_is_refused(recipe, tmp_path):
+    (tmp_path / "none").mkdir()
+    with pytest.raises(InputError, match="holds no evaluation texts"):
+        find_leaks(recipe(("a", "b")), tmp_path / "none")
+
+
+def test_words_are_compared(data):
+    assert as_words("  It's — a “TEST”, №1! ") == "it s a test no1"
+    assert {"a man plays the guitar", "how did cafés begin in paris", "two dogs run on snow"} <= evaluation_texts(data)

@@ -1,0 +1,75 @@
+"""A learned tokenizer against SentencePiece's own, and against T5's conventions."""
+
+import io
+
+import pytest
+import sentencepiece
+from transformers import AutoTokenizer
+
+from tercet import InputError
+from tercet.encoder.pieces import learn_tokenizer
+
+TEXTS = [
+    "A man is playing a guitar on the stage.",
+    "Somebody plays an instrument in front of a crowd.",
+    "The stock market fell sharply on Monday, and stocks dropped again.",
+    "Two dogs run through deep snow, and a third one is waiting for them near the old wooden fence.",
+    "Ünïcödé wörds, ﬁne ligatures and numbers 12345",
+] * 4
+NUM_PIECES = 120
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return learn_tokenizer(TEXTS, num_pieces=NUM_PIECES, num_sentinels=5, character_coverage=1.0)
+
+
+def test_its_pieces_and_cuts_are_those_of_sentencepiece(tokenizer):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text.replace("ﬁ", "fi") for text in TEXTS),
+        model_writer=model,
+        vocab_size=NUM_PIECES,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        pad_piece="<pad>",
+        character_coverage=1.0,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    reference = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    assert [reference.id_to_piece(i) for i in range(len(reference))] == tokenizer.convert_ids_to_tokens(
+        range(len(reference))
+    )
+    for text in [*TEXTS[:5], "Dogs  play on   the fence", "an unseen wordlike thing: 999"]:
+        assert tokenizer.encode(text) == [*reference.encode(text), 1]
+
+
+def test_its_special_tokens_are_where_t5_has_them(tokenizer):
+    """The published T5 has 32,100 tokens: <pad> is 0, </s> 1, <unk> 2, <extra_id_0> 32099, <extra_id_99> 32000."""
+    assert tokenizer.convert_tokens_to_ids(["<pad>", "</s>", "<unk>"]) == [0, 1, 2]
+    last = len(tokenizer) - 1
+    assert [last - tokenizer.convert_tokens_to_ids(f"<extra_id_{i}>") for i in range(5)] == [0, 1, 2, 3, 4]
+    assert tokenizer.encode("a")[-1] == 1
+    assert (tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id) == (0, 1, 2)
+
+
+def test_saved_and_read_by_transformers_it_is_the_same(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
+    for text in [*TEXTS[:5], "a <extra_id_3> gap"]:
+        assert again.encode(text) == tokenizer.encode(text)
+    assert again.decode(again.encode(TEXTS[0]), skip_special_tokens=True) == TEXTS[0]
+
+
+def test_capital_letters_are_made_small_where_that_is_wanted():
+    tokenizer = learn_tokenizer(TEXTS, num_pieces=NUM_PIECES, lowercase=True)
+    assert tokenizer.encode("A Man") == tokenizer.encode("a man")
+    assert not any(piece != piece.lower() for piece in tokenizer.get_vocab() if not piece.startswith("<"))
+
+
+def test_texts_that_teach_nothing_are_refused():
+    with pytest.raises(InputError, match="no pieces can be learned"):
+        learn_tokenizer(["", " "], num_pieces=100)
