@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tercet import ModelError
 from tercet.encoder.generator import load_generator, save_generator
 from tercet.objectives.denoise import Denoise, DenoiseSettings, corrupt, sentinel_ids
 from tercet.rows.kinds import Triplet
@@ -100,3 +101,12 @@ def test_a_saved_generator_reads_the_same_again(generator, tmp_path, shape):
     with torch.no_grad():
         torch.testing.assert_close(again.eval()(**inputs).logits, model.eval()(**inputs).logits)
     assert again.config.scale_decoder_outputs == (shape == "t5-tiny")
+
+
+def test_a_folder_without_a_decoder_or_with_broken_weights_is_refused(tiny, tmp_path):
+    tiny("t5").save(tmp_path / "encoder")
+    with pytest.raises(ModelError, match=r"weights are missing, decoder\..* first\. Take a whole T5"):
+        load_generator(str(tmp_path / "encoder"))
+    (tmp_path / "encoder" / "model.safetensors").write_bytes(b"broken")
+    with pytest.raises(ModelError, match="the weights cannot be read"):
+        load_generator(str(tmp_path / "encoder"))

@@ -113,32 +113,42 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
     Raises:
         ModelError: Weights are missing, incomplete or pickled, or the checkpoint has no decoder where one is wanted.
     """
+    model_type = model_type_of(folder)
+    model_class = backbone_class(model_type, decoder=decoder)
+    backbone, missing = read_model(folder, model_class, convert_pickle=convert_pickle, **_without_pooler(model_type))
+    if missing:
+        if decoder and all(key.startswith("decoder.") for key in missing):
+            raise ModelError(f"{folder}: has no decoder weights. Take the readout enc-mean or enc-first.")
+        raise ModelError(f"{folder}: {len(missing)} weights are missing, {missing[0]} first. Fetch the model again.")
+    return backbone.eval(), stored_dtype(read_json(folder / "config.json"))
+
+
+def read_model(
+    folder: Path, model_class: Any, *, convert_pickle: bool, **options: Any
+) -> tuple["PreTrainedModel", list[str]]:
+    """Return a model of transformers in fp32, and the names of the weights that its folder lacks.
+
+    Raises:
+        ModelError: The weights are pickled or cannot be read, or the folder wants foreign code.
+    """
     from huggingface_hub.errors import StrictDataclassError
 
-    model_type = model_type_of(folder)
     refuse_code(folder, "config.json")
     require_safetensors(folder, "model", convert_pickle=convert_pickle)
-    config = read_json(folder / "config.json")
-    model_class = backbone_class(model_type, decoder=decoder)
     with quiet_transformers():
         try:
-            backbone, report = model_class.from_pretrained(
+            model, report = model_class.from_pretrained(
                 folder,
                 dtype=torch.float32,
                 use_safetensors=True,
                 local_files_only=True,
                 trust_remote_code=False,
                 output_loading_info=True,
-                **_without_pooler(model_type),
+                **options,
             )
         except (*_UNREADABLE, StrictDataclassError) as error:
             raise ModelError(f"{folder}: the weights cannot be read ({error}). Fetch the model again.") from error
-    missing = sorted(report["missing_keys"])
-    if missing:
-        if decoder and all(key.startswith("decoder.") for key in missing):
-            raise ModelError(f"{folder}: has no decoder weights. Take the readout enc-mean or enc-first.")
-        raise ModelError(f"{folder}: {len(missing)} weights are missing, {missing[0]} first. Fetch the model again.")
-    return backbone.eval(), stored_dtype(config)
+    return model, sorted(report["missing_keys"])
 
 
 def backbone_from_weights(

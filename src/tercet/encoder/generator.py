@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
 
-from tercet.encoder.backbone import model_type_of, quiet_transformers, read_json, refuse_code, require_safetensors
+from tercet.encoder.backbone import model_type_of, read_json, read_model
 from tercet.encoder.names import FRESH, find_folder
 from tercet.encoder.shapes import shape_config
 from tercet.encoder.tokens import load_tokenizer
@@ -78,22 +78,10 @@ def _fresh(shape: str, tokenizer: "PreTrainedTokenizerBase", seed: int) -> "T5Fo
 
 def _stored(folder: Path, convert_pickle: bool) -> "T5ForConditionalGeneration":
     model_class = _class_of(model_type_of(folder), str(folder))
-    refuse_code(folder, "config.json")
-    require_safetensors(folder, "model", convert_pickle=convert_pickle)
-    with quiet_transformers():
-        model, report = model_class.from_pretrained(
-            folder,
-            dtype=torch.float32,
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-        )
-    if report["missing_keys"]:
-        missing = sorted(report["missing_keys"])
+    model, missing = read_model(folder, model_class, convert_pickle=convert_pickle)
+    if missing:
         raise ModelError(f"{folder}: {len(missing)} weights are missing, {missing[0]} first. Take a whole T5.")
-    generator: T5ForConditionalGeneration = model
-    return generator
+    return cast("T5ForConditionalGeneration", model)
 
 
 def _class_of(model_type: str, name: str) -> Any:

@@ -1,6 +1,5 @@
 """The stage `denoise`: a T5 learns its language by filling gaps in texts (span corruption)."""
 
-from functools import partial
 from typing import Any, Literal, Self
 
 import torch
@@ -13,8 +12,7 @@ from tercet.objectives.denoise import Denoise, DenoiseSettings
 from tercet.objectives.gather import Gather
 from tercet.stages.stage import Context, Kind
 from tercet.stages.texts import open_texts
-from tercet.stages.trained import LearningSettings, batches_from, other_dropout
-from tercet.training.loop import train
+from tercet.stages.trained import LearningSettings, other_dropout, train_on_rows
 
 
 class DenoiseStage(LearningSettings, DenoiseSettings):
@@ -50,18 +48,7 @@ class _Denoise:
             gather=Gather() if processes.world > 1 else None,
         )
         with other_dropout(model, settings.dropout):
-            result = train(
-                model,
-                partial(batches_from, rows=self._rows, settings=settings, context=context),
-                objective.step,
-                settings=settings,
-                folder=context.folder,
-                seed=context.seed,
-                label=context.name,
-                on_log=context.on_log,
-                processes=processes,
-                progress=context.progress,
-            )
+            result = train_on_rows(objective, self._rows, settings=settings, context=context)
         if processes.is_main:
             with atomic_folder(context.folder / KIND.output) as folder:
                 save_generator(model, tokenizer, folder)

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
@@ -22,7 +21,7 @@ from tercet.rows.sources import Rows, open_rows
 from tercet.stages.adapters import LoraSettings, add_lora, merge_lora
 from tercet.stages.stage import Context, StageSettings
 from tercet.stages.texts import placed
-from tercet.training.loop import StepResult, train
+from tercet.training.loop import Evaluate, StepResult, TrainResult, train
 from tercet.training.settings import LoopSettings
 from tercet.training.state import set_weights, weights_of
 
@@ -150,19 +149,8 @@ class TrainedEncoder(ABC):
             if processes.shards:
                 self._shard(encoder.tower)
             objective = self.objective(encoder, Gather() if processes.world > 1 else None)
-            result = train(
-                objective.module,
-                partial(batches_from, rows=self.rows, settings=settings, context=context),
-                objective.step,
-                settings=settings,
-                folder=context.folder,
-                seed=context.seed,
-                label=context.name,
-                evaluate=context.score(encoder, dev, settings.precision) if dev else None,
-                on_log=context.on_log,
-                processes=processes,
-                progress=context.progress,
-            )
+            score = context.score(encoder, dev, settings.precision) if dev else None
+            result = train_on_rows(objective, self.rows, settings=settings, context=context, evaluate=score)
         self._save(encoder)
         return {"num_steps": result.num_steps, "best": result.best}
 
@@ -193,15 +181,39 @@ class TrainedEncoder(ABC):
 _DROPOUTS = ("dropout_rate", "hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
-def batches_from(state: dict[str, Any] | None, *, rows: Rows, settings: LearningSettings, context: Context) -> Batches:
-    """Return the batches of a stage from a position on, or from the start."""
-    return rows.batches(
-        batch=settings.batch,
+def train_on_rows(
+    objective: Objective,
+    rows: Rows,
+    *,
+    settings: LearningSettings,
+    context: Context,
+    evaluate: Evaluate | None = None,
+) -> TrainResult:
+    """Train what an objective optimises on the rows of a stage."""
+    processes = context.processes
+
+    def batches_from(state: dict[str, Any] | None) -> Batches:
+        return rows.batches(
+            batch=settings.batch,
+            seed=context.seed,
+            epochs=settings.epochs,
+            state=state,
+            rank=processes.rank,
+            world=processes.world,
+        )
+
+    return train(
+        objective.module,
+        batches_from,
+        objective.step,
+        settings=settings,
+        folder=context.folder,
         seed=context.seed,
-        epochs=settings.epochs,
-        state=state,
-        rank=context.processes.rank,
-        world=context.processes.world,
+        label=context.name,
+        evaluate=evaluate,
+        on_log=context.on_log,
+        processes=processes,
+        progress=context.progress,
     )
 
 
