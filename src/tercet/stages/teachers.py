@@ -37,8 +37,8 @@ class TeacherSettings(BaseModel):
     weight: PositiveFloat = 1.0
     """How much its cosines count among those of all teachers."""
 
-    center: bool = True
-    """Whether the mean over all texts is taken from its vectors."""
+    center: float = Field(default=1.0, ge=0, le=1)
+    """How much of the mean over all texts is taken from its vectors."""
 
 
 def _as_list(value: Any) -> Any:
@@ -78,7 +78,7 @@ class Targets:
         for i, (store, settings) in enumerate(zip(self._stores, self._settings, strict=True)):
             if settings.center:
                 sums = (store(block).sum(0, dtype=np.float64) for block in _blocks(keys))
-                self._means[i] = (sum(sums) / len(keys)).astype(np.float32)
+                self._means[i] = (settings.center * sum(sums) / len(keys)).astype(np.float32)
         if sum(store.dim for store in self._stores) > self._width:
             chosen = np.random.default_rng(0).permutation(keys)[:_SAMPLE]
             sample = self._joined(chosen).astype(np.float64)
