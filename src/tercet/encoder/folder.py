@@ -173,7 +173,8 @@ def write_transformer(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: to
     with quiet_transformers():
         backbone.save_pretrained(folder, state_dict=weights)
     config = read_json(folder / "config.json")
-    config["dtype"] = str(dtype).removeprefix("torch.")
+    overflows = dtype == torch.float16 and backbone.config.model_type in T5_FAMILY
+    config["dtype"] = "float32" if overflows else str(dtype).removeprefix("torch.")  # what transformers computes in
     if READOUTS[tower.head.readout].layers != (-1,):
         config["output_hidden_states"] = True
     write_json(folder / "config.json", config)

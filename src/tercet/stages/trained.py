@@ -107,6 +107,9 @@ class LearningSettings(StartSettings, LoopSettings):
 class TrainedSettings(LearningSettings, ComputeSettings):
     """The settings of every stage that trains an encoder."""
 
+    weights: Literal["float32", "bfloat16", "float16"] = "float32"
+    """How the encoder's weights are stored; the 16-bit formats are for the last stage."""
+
 
 class Objective(Protocol):
     """What is optimised."""
@@ -166,7 +169,7 @@ class TrainedEncoder(ABC):
                 set_weights(encoder.tower, weights)
         if self.settings.lora is not None:
             merge_lora(encoder.tower)
-        encoder.dtype = torch.float32  # whatever the start was stored in: the next stage goes on from these weights
+        encoder.dtype = getattr(torch, self.settings.weights)
         if self.context.processes.is_main:
             encoder.save(self.context.folder / "encoder")
 
