@@ -86,8 +86,10 @@ def test_a_16_bit_model_is_kept_in_16_bits_and_loads_there(tiny, sentences, tmp_
     again.save(tmp_path / "n")
     for file in ("model.safetensors", "config.json"):
         assert (tmp_path / "n" / file).read_bytes() == (tmp_path / "m" / file).read_bytes()
-    in_16_bits = read_by_them(tmp_path / "m").encode(sentences, normalize_embeddings=True)
-    assert (in_16_bits * vectors).sum(1).min() > 0.99
+    plain = read_by_them(tmp_path / "m").encode(sentences, normalize_embeddings=True)
+    assert (plain * vectors).sum(1).min() > 0.99
+    if dtype == torch.float16:  # T5 overflows in it, so they compute in 32 bits, too
+        np.testing.assert_allclose(plain, vectors, atol=1e-5)
     theirs = read_by_them(tmp_path / "m", model_kwargs={"dtype": torch.float32})
     np.testing.assert_allclose(theirs.encode(sentences), vectors, atol=1e-5)
 

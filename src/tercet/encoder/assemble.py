@@ -83,7 +83,7 @@ def assemble_stored(
     found = read_weights(stored.transformer, decoder=decoder) if device.type == "cpu" else None
     if found is not None:
         config, weights = found
-        stored.dtype, make_tower = stored_dtype(config), partial(StoredTower, config, weights)
+        stored.dtype, make_tower = stored_dtype(stored.transformer), partial(StoredTower, config, weights)
     else:
         backbone, stored.dtype = load_backbone(stored.transformer, decoder=decoder, convert_pickle=convert_pickle)
         config, make_tower = backbone.config.to_dict(), partial(Tower, backbone)

@@ -120,7 +120,7 @@ def load_backbone(folder: Path, *, decoder: bool, convert_pickle: bool) -> tuple
         if decoder and all(key.startswith("decoder.") for key in missing):
             raise ModelError(f"{folder}: has no decoder weights. Take the readout enc-mean or enc-first.")
         raise ModelError(f"{folder}: {len(missing)} weights are missing, {missing[0]} first. Fetch the model again.")
-    return backbone.eval(), stored_dtype(read_json(folder / "config.json"))
+    return backbone.eval(), stored_dtype(folder)
 
 
 def read_model(
@@ -165,10 +165,11 @@ def backbone_from_weights(
     return backbone
 
 
-def stored_dtype(config: dict[str, Any]) -> torch.dtype:
-    """Return the number format that a configuration says its weights are in."""
-    dtype = getattr(torch, str(config.get("dtype") or config.get("torch_dtype")), None)
-    return dtype if isinstance(dtype, torch.dtype) else torch.float32
+def stored_dtype(folder: Path) -> torch.dtype:
+    """Return the number format of a folder's weights. What they are computed in is another thing."""
+    with safe_open(min(folder.glob("model*.safetensors")), framework="pt") as weights:
+        dtypes = (weights.get_tensor(name).dtype for name in weights.keys())
+        return next((dtype for dtype in dtypes if dtype.is_floating_point), torch.float32)
 
 
 def load_pooler(folder: Path) -> Dense | None:
