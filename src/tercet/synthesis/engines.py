@@ -102,6 +102,8 @@ class CTranslate2Engine:
 
         self._ctranslate2 = library
         self._compute_type = {"exact": "float32", "fast": "bfloat16", "int8": "int8"}[precision]
+        if self._compute_type not in library.get_supported_compute_types("cpu"):
+            self._compute_type = "float32"
         self._end = str(model.config.eos_token_id)
         key = sha256_of_json([fingerprint, self._compute_type, library.__version__])
         self._folder, self._keeper = kept_folder(cache / key, lambda folder: self._convert(model, folder))
