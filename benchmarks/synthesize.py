@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,12 +26,9 @@ from sentences import load_sentences, train_tokenizer
 from tercet import Synthesizer
 from tercet.encoder.batches import pad
 from tercet.encoder.generator import load_generator, save_generator
-from tercet.encoder.templates import TemplateTokens, label_ids
+from tercet.encoder.templates import LABELS, TemplateTokens, label_ids
 from tercet.synthesis.sampling import Sampling
 from tercet.tasks.measure import in_turns, ratio, seconds_of, spread
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 THREADS, BATCH, NUM_WORDS = 2, 64, 32_128
 PAUSE_S = 0.3
@@ -117,19 +114,12 @@ def pipeline(contestant: Peer | Ours, texts: list[str]) -> None:
 
 def build(shape: str, folder: Path) -> None:
     """Write a random model of a shape, which never ends a text by itself."""
-    tokenizer = make_tokenizer()
-    tokenizer.save_pretrained(folder / "tokenizer")
+    train_tokenizer(num_words=NUM_WORDS, words=LABELS).save_pretrained(folder / "tokenizer")
     model, tokenizer = load_generator(f"random:{shape}", tokenizer=folder / "tokenizer")
     with torch.no_grad():
         model.get_input_embeddings().weight[tokenizer.eos_token_id] = 0
         model.lm_head.weight[tokenizer.eos_token_id] = 0
     save_generator(model, tokenizer, folder / "model")
-
-
-def make_tokenizer() -> "PreTrainedTokenizerBase":
-    """Return a tokenizer for the sentences with the labels among its words."""
-    texts, _ = load_sentences(20_000)
-    return train_tokenizer([*texts, *["true or false"] * 2000], num_words=NUM_WORDS)
 
 
 def race(folder: Path, texts: list[str], sampling: Sampling, *, shape: str, num_rounds: int) -> dict[str, Any]:
@@ -167,7 +157,9 @@ def race(folder: Path, texts: list[str], sampling: Sampling, *, shape: str, num_
             for who in works
             if not who.startswith("peer")
         },
-        "triplets_per_s": {who: spread([len(texts) / s for s in seconds[who]]) for who in ("peer_pipeline", "pipeline")},
+        "triplets_per_s": {
+            who: spread([len(texts) / s for s in seconds[who]]) for who in ("peer_pipeline", "pipeline")
+        },
         "pairs_per_s": {
             who: spread([len(pairs[1]) / s for s in seconds[who]]) for who in works if "discriminator" in who
         },

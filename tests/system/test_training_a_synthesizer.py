@@ -71,7 +71,9 @@ def test_a_killed_training_ends_with_the_same_weights(launch, tercet, recipe, tm
     with launch("train", recipe, "--run", "parts", folder=tmp_path) as started:
         kill_when((tmp_path / "parts" / "stages" / "01-both" / "checkpoints" / "step-00000004").exists, started)
     assert tercet("train", recipe, "--run", "parts").returncode == 0
-    one, two = (load_file(tmp_path / run / "stages" / "01-both" / "model" / "model.safetensors") for run in ("whole", "parts"))
+    one, two = (
+        load_file(tmp_path / run / "stages" / "01-both" / "model" / "model.safetensors") for run in ("whole", "parts")
+    )
     assert all(torch.equal(one[name], two[name]) for name in one)
     logs = [(tmp_path / run / "metrics.jsonl").read_text() for run in ("whole", "parts")]
     assert logs[0] == logs[1]
@@ -83,7 +85,7 @@ def test_a_killed_training_ends_with_the_same_weights(launch, tercet, recipe, tm
         ("stages.both.lora={}", "lora is for encoders"),
         ("stages.both.evaluate.rows=missing.tsv", "missing.tsv"),
         ("stages.both.evaluate.task=STSB-dev", "stages.both.synthesizer.evaluate.task: there is no such setting"),
-        ("stages.both.tokenizer=minilm", "no end token"),
+        ("stages.both.synthesizer.tokenizer=minilm", "no end token"),
         ("stages.both.rows=texts.txt", "texts.txt"),
     ],
 )

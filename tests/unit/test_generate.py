@@ -1,4 +1,4 @@
-"""The generator/discriminator's templates against ids that are written out, its loss and scores against transformers."""
+"""The templates against ids that are written out; loss and scores of the objective against transformers."""
 
 import math
 
@@ -92,9 +92,7 @@ def test_every_batch_has_as_many_instances_of_each_task(objective, tmp_path, lab
     (tmp_path / "pairs.tsv").write_text("premise\thypothesis\tlabel\n" + "".join(pairs))
     rows = open_rows([tmp_path / "triplets.tsv", tmp_path / "pairs.tsv"], kind="nli")
     assert rows.num_rows == 9 + 10
-    counts = [
-        {key: source[key] for key in ("num_rows", "num_unlabelled")} for source in rows.describe()["sources"]
-    ]
+    counts = [{key: source[key] for key in ("num_rows", "num_unlabelled")} for source in rows.describe()["sources"]]
     assert counts == [{"num_rows": 9, "num_unlabelled": 0}, {"num_rows": 10, "num_unlabelled": 10}]
     made, _ = objective()
     labels = {(*ids, END) for ids in ([i] for i in label_ids(label_tokenizer))}
@@ -159,7 +157,7 @@ def test_perplexity_accuracy_and_score_are_those_written_out(objective, family):
 
 def test_the_score_counts_what_is_right(objective):
     made, _ = objective()
-    pairs = pairs_of(TRIPLET) + [PAIR]
+    pairs = [*pairs_of(TRIPLET), PAIR]
 
     def judge(premises, hypotheses):
         assert (premises[2], hypotheses[2]) == (PAIR.premise, PAIR.hypothesis)
