@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
-from tercet.encoder.backbone import model_type_of, read_json, read_model
+from tercet.encoder.backbone import model_type_of, quiet_transformers, read_json, read_model
 from tercet.encoder.names import FRESH, find_folder
 from tercet.encoder.shapes import shape_config
 from tercet.encoder.tokens import load_tokenizer
@@ -56,7 +56,8 @@ def load_generator(
 
 def save_generator(model: "T5ForConditionalGeneration", tokenizer: "PreTrainedTokenizerBase", folder: Path) -> None:
     """Write a model and its tokenizer into a folder that transformers reads."""
-    model.save_pretrained(folder)
+    with quiet_transformers():
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     if not getattr(model.config, "scale_decoder_outputs", True):
         # transformers decides by this key, but writes `true` for every T5
