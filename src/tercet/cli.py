@@ -285,8 +285,9 @@ def leaks(
     import json
 
     from tercet.evaluate import choose_tasks, data_root
-    from tercet.leaks import LEAST_WORDS, find_leaks
+    from tercet.leaks import find_leaks
     from tercet.recipe import read_recipe
+    from tercet.rows.words import LEAST_WORDS
 
     found = find_leaks(read_recipe(recipe), data_root(folder, choose_tasks("sts")), progress=True)
     if as_json:
