@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from tercet.errors import OutputError
+
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")  # as tempfile makes them, beside what they become
 
 
 @contextlib.contextmanager
@@ -63,6 +66,14 @@ def move_file(path: Path, target: Path) -> None:
     with target_errors(target):
         path.replace(target)
         _sync_folder(target.parent)
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what a kill left half-written in a folder."""
+    with target_errors(folder):
+        for path in folder.glob(".*"):
+            if _TEMPORARY.fullmatch(path.name):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def write_json(path: Path, value: object) -> None:

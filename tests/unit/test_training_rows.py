@@ -487,11 +487,11 @@ def numbered_pairs(num):
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
 def test_a_share_has_about_so_many_rows_and_lies_within_every_larger_share(tmp_path, ending):
-    path = write(tmp_path / f"pairs.{ending}", numbered_pairs(2000))
+    path = write(tmp_path / f"pairs.{ending}", numbered_pairs(400))
     shares = [0.2, 0.4, 0.6, 1.0]
     chosen = [rows_of({"path": path, "share": share}) for share in shares]
     for share, rows in zip(shares, chosen, strict=True):
-        assert abs(len(rows) - 2000 * share) < 5 * (2000 * share * (1 - share)) ** 0.5 + 1
+        assert abs(len(rows) - 400 * share) < 5 * (400 * share * (1 - share)) ** 0.5 + 1
         assert set(rows) <= set(chosen[-1])
     assert set(chosen[0]) < set(chosen[1]) < set(chosen[2]) < set(chosen[3])
 

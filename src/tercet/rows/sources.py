@@ -118,6 +118,10 @@ class Rows:
                 for _, rows in source.gate.rows(source.records.entries(), self._rejects.append):
                     yield from rows
 
+    def apart(self) -> "list[Rows]":
+        """Return the rows of each source by themselves."""
+        return [Rows([source], self._settings, kind=self._kind, rejects=self._rejects) for source in self._sources]
+
     def describe(self) -> dict[str, Any]:
         """Return what the rows are, as JSON: sources, hashes and counts; of a stream the counts so far."""
         return {

@@ -1,0 +1,1 @@
+"""Triplets from unlabelled sentences: generate, discriminate, filter, audit."""
