@@ -118,8 +118,8 @@ def rules_for(settings: SentenceSettings) -> dict[str, Rule]:
 
 def _is_in(language: str) -> Rule:
     detector = package("py3langid.langid")
-    identifier = detector.LanguageIdentifier.from_pickled_model(detector.MODEL_FILE)
-    known = sorted(map(str, identifier.nb_classes))
+    identifier = detector.LanguageIdentifier.from_model_file(detector.MODEL_FILE)
+    known = sorted(identifier.labels)
     if language not in known:
         raise SettingError(f"language {language!r}: is unknown. Known: {', '.join(known)}.")
     return lambda sentence: bool(identifier.classify(sentence)[0] == language)
