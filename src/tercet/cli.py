@@ -245,11 +245,11 @@ def train(
 
 @app.command(
     epilog="Examples:\n\n"
-    "    tercet synthesize sentences.txt --model mini-synth --out synthetic\n\n"
+    "    tercet synthesize sentences.txt --model my-synthesizer --out synthetic\n\n"
     "    tercet synthesize hub:allenai/c4#en --split --set language=en --set max_sentences=100000 "
     "--model mattymchen/nli-synthesizer-t5-base --leaks eval --out synthetic\n\n"
     "    tercet synthesize --refilter synthetic --alpha 0.8\n\n"
-    "    tercet synthesize sentences.txt --strategy retrieval --model mini-synth --out retrieved\n\n"
+    "    tercet synthesize sentences.txt --strategy retrieval --model my-synthesizer --out retrieved\n\n"
     "    tercet synthesize --compare synthetic retrieved"
 )
 def synthesize(

@@ -50,7 +50,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _sweep(folder: Path) -> None:
     """Remove what a kill left half-written."""
-    for path in (folder, *folder.glob("stages/*"), *folder.glob("teachers/*")):
+    for path in (folder, folder / "candidates", *folder.glob("stages/*"), *folder.glob("teachers/*")):
         remove_temporaries(path)
 
 

@@ -77,7 +77,7 @@ def test_filtering_again_and_comparing_need_no_model(tercet, command, tmp_path):
 
 
 def test_killed_many_times_it_ends_with_the_same_bytes_and_no_shard_is_made_twice(launch, tercet, command, tmp_path):
-    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in sentences(150)))
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in sentences(75)))
     assert tercet(*command("whole")).returncode == 0
     parts, rng, known, num_killed = tmp_path / "killed" / "candidates", random.Random(5), {}, 0
 

@@ -10,13 +10,16 @@ from tercet.synthesis.sentences import Sentences
 from tercet.synthesis.settings import SentenceSettings, SynthesisSettings
 
 
+_MODELS = ("model", "there", "back")
+
+
 class SynthesizeStage(StageSettings, SynthesisSettings):
     """The settings of a stage that makes triplets."""
 
     def names(self) -> list[str]:
         """Return the models and files that the stage uses."""
-        models = [name for name in (self.model, self.there, self.back) if name is not None]
-        return [*models, *(source.path for source in self.sentences)]
+        models = [getattr(self, name) for name in _MODELS]
+        return [*filter(None, models), *(source.path for source in self.sentences)]
 
 
 class _Synthesize:
@@ -24,8 +27,9 @@ class _Synthesize:
         self._context = context
         # the candidates outlive the stage's folder, so that another filter does not generate them again
         self._candidates = context.folder.parent.with_name("candidates") / context.name
+        models = {name: context.place(value) for name in _MODELS if (value := getattr(settings, name))}
         sources = [source.model_copy(update={"path": context.place(source.path)}) for source in settings.sentences]
-        self._settings = settings.model_copy(update={"sentences": sources, "model": context.place(settings.model)})
+        self._settings = settings.model_copy(update={"sentences": sources, **models})
         self._sentences = Sentences(
             SentenceSettings(**self._settings.part(SentenceSettings)),
             rejects=self._candidates.with_name(f"{context.name}.rejects.jsonl"),
@@ -38,8 +42,9 @@ class _Synthesize:
             ),
             "leaks": sha256_of_json(sorted({text for path in settings.leaks for text in texts_below(path)})),
         }
-        for name in filter(None, (settings.there, settings.back)):
-            self.inputs[name] = context.describe_model(name)
+        for name in ("there", "back"):
+            if (translator := getattr(settings, name)) is not None:
+                self.inputs[name] = context.describe_model(translator)
 
     def run(self) -> dict[str, Any]:
         context = self._context

@@ -62,7 +62,8 @@ def synthesize(
     """
     out = Path(out)
     filters = FilterSettings(**settings.part(FilterSettings))
-    preview = Filter(filters)  # before any work: files with evaluation texts may not be there
+    # before any work, because files with evaluation texts may not be there; what it has seen would be remembered twice
+    preview = Filter(filters.model_copy(update={"deduplicate": False}))
     candidates = candidates or out / CANDIDATES
     for folder in (out, candidates.parent):
         with target_errors(folder):
@@ -126,9 +127,9 @@ def _make(
 ) -> int:
     """Make the candidates that are not there yet, and return how many shards there are."""
     start_s, num_done, number = time.monotonic(), 0, -1
-    with progress_bar("synthesizing", total=sentences.rows.num_rows, unit="texts", enabled=progress) as advance:
+    with progress_bar("synthesizing", total=sentences.rows.num_rows, unit="rows", enabled=progress) as advance:
         for number, shard in enumerate(in_shards(iter(sentences), settings.shard_sentences)):
-            num_new, num_done = sentences.num_texts - num_done, sentences.num_texts
+            num_new, num_done = sentences.num_rows - num_done, sentences.num_rows
             if shards.is_done(number):
                 advance(num_new, earlier=True)
                 continue
@@ -140,7 +141,7 @@ def _make(
             num = preview.tally.num_kept
             rate, share = num / (time.monotonic() - start_s), num / max(preview.tally.num, 1)
             advance(num_new, note=f"{num:,} accepted ({share:.0%}, {rate:.2f}/s)")
-        advance(sentences.num_texts - num_done)
+        advance(sentences.num_rows - num_done)
     return number + 1
 
 

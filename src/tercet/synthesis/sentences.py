@@ -48,12 +48,12 @@ class Sentences:
         ]
         rows = RowSettings(sources=sources, on_error="skip", max_bad_fraction=1.0, rejects=rejects)
         self.rows: Rows = open_rows(rows, kind="triplets", rank=rank)
-        self.num_texts = 0
-        """How many texts were read in this pass."""
+        self.num_rows, self.num_texts = 0, 0
+        """How many rows, and texts in them, were read in this pass."""
         self.tally = self._fresh_tally()
 
     def __iter__(self) -> Iterator[str]:
-        self.num_texts, self.tally = 0, self._fresh_tally()
+        self.num_rows, self.num_texts, self.tally = 0, 0, self._fresh_tally()
         seen = Seen()
         for rows in self.rows.apart():
             yield from self._of_source(self._sentences_of(rows), seen)
@@ -87,6 +87,7 @@ class Sentences:
 
     def _sentences_of(self, rows: Rows) -> Iterator[str]:
         for row in rows:
+            self.num_rows += 1
             for text in dict.fromkeys(texts_of(row)):
                 self.num_texts += 1
                 yield from [text.strip()] if self._split is None else self._split(text)

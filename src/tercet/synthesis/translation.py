@@ -51,7 +51,7 @@ class Translator:
         ids: Any = self._tokenizer([*texts], truncation=True, max_length=2 * max_new_tokens)["input_ids"]
         for batch in batches_by_length([len(row) for row in ids], max_batch_tokens=_BATCH_TOKENS):
             padded = self._tokenizer.pad({"input_ids": [ids[i] for i in batch]}, return_tensors="pt")
-            made = self._model.generate(  # type: ignore[operator]
+            made = self._model.generate(
                 **padded,
                 num_beams=max(_BEAMS, num_samples),
                 num_return_sequences=num_samples,
