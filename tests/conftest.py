@@ -49,6 +49,31 @@ def t5_tokenizer():
 
 
 @pytest.fixture(scope="session")
+def label_tokenizer():
+    """A tokenizer for a generator/discriminator: `true` and `false` are one token each."""
+    pieces = _pieces(120, [*SENTENCES, 'if " Write two sentences that are? 12', "abcdefghijklmnopqrstuvwxyz"] * 3)
+    return T5Tokenizer(vocab=[*pieces, ("▁true", 0.0), ("▁false", 0.0)], extra_ids=4, model_max_length=64)
+
+
+@pytest.fixture(scope="session")
+def synthesizer_folder(label_tokenizer, tmp_path_factory):
+    """Return a function that makes the folder of a tiny random generator/discriminator of a family."""
+    from tercet.encoder.generator import load_generator, save_generator
+
+    root = tmp_path_factory.mktemp("synthesizers")
+    label_tokenizer.save_pretrained(root / "tokenizer")
+
+    def make(family="t5"):
+        folder = root / family
+        if not folder.exists():
+            model, tokenizer = load_generator(f"random:{family}-tiny", tokenizer=root / "tokenizer")
+            save_generator(model, tokenizer, folder)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def bert_tokenizer():
     words = sorted({word for text in SENTENCES for word in text.lower().replace(".", " .").replace(",", " ,").split()})
     letters = [*"abcdefghijklmnopqrstuvwxyz:?", *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz")]

@@ -17,6 +17,7 @@ from tercet.errors import (
 
 if TYPE_CHECKING:
     from tercet.encoder import Encoder
+    from tercet.synthesis.synthesizer import Synthesizer
 
 __version__ = "0.1.0"
 
@@ -29,12 +30,13 @@ __all__ = [
     "OutputError",
     "RowError",
     "SettingError",
+    "Synthesizer",
     "TercetError",
     "TextError",
 ]
 
 # Imported on first use, so that `import tercet` and `tercet --help` stay instant.
-_LAZY = {"Encoder": "tercet.encoder"}
+_LAZY = {"Encoder": "tercet.encoder", "Synthesizer": "tercet.synthesis.synthesizer"}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tercet.encoder import Encoder, Vectors
-from tercet.encoder.kept import kept_vectors
+from tercet.encoder.kept import cache_folder, kept_vectors
 from tercet.errors import InputError, NonFiniteError, RowError, SettingError
 from tercet.files import check_writable, sha256_of_json, target_errors, write_json
 from tercet.progress import progress_bar
@@ -232,7 +232,7 @@ class VectorStore:
 
 def default_cache() -> Path:
     """Return where the command line keeps vectors: `$XDG_CACHE_HOME/tercet`, or `~/.cache/tercet`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tercet" / "vectors"
+    return cache_folder() / "vectors"
 
 
 def data_root(data: str | Path | None, tasks: Sequence[Task]) -> Path:

@@ -1,5 +1,6 @@
 """Prompts: templates with a slot, such as `[X] Question: what can we draw from the above sentence?`."""
 
+import re
 from dataclasses import dataclass
 
 from tercet.errors import SettingError
@@ -44,3 +45,16 @@ class Prompt:
     def template(self) -> str:
         """The template as it is written."""
         return f"{self.prefix}{SLOT}{self.suffix}"
+
+
+SYNTHESIS_TEMPLATES = {
+    "entailment": 'Write two sentences that are entailment. Sentence 1: "[X1]" Sentence 2:',
+    "contradiction": 'Write two sentences that are contradictory. Sentence 1: "[X1]" Sentence 2:',
+    "discrimination": 'if "[X1]", does this mean that "[X2]"? true or false',
+}
+"""What a generator/discriminator reads: GenSE's Te, Tc and Td. It writes the second sentence, or `true` or `false`."""
+
+
+def template_pieces(template: str) -> list[str]:
+    """Return the text before, between and behind a template's slots `[X1]`, `[X2]`."""
+    return re.split(r"\[X\d\]", template)

@@ -1,10 +1,11 @@
 """The transformer inside an encoder: read from a folder, or fresh with a given shape."""
 
 import contextlib
+import hashlib
 import json
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from tercet.encoder.shapes import shape_config
 from tercet.encoder.tower import BERT_FAMILY, T5_FAMILY, Dense
 from tercet.errors import ModelError, SettingError
+from tercet.files import sha256_of_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -28,6 +30,8 @@ _CLASSES = {
     "xlm-roberta": ("XLMRobertaModel", None),
 }
 
+NO_CHANGE = ("_name_or_path", "architectures", "dtype", "output_hidden_states", "torch_dtype", "transformers_version")
+"""Parts of a configuration that change nothing about what a model computes."""
 
 # what transformers and its libraries raise for files that are broken
 _UNREADABLE = (
@@ -163,6 +167,15 @@ def backbone_from_weights(
         )
     backbone.eval()
     return backbone
+
+
+def sha256_of_weights(weights: Mapping[str, torch.Tensor], *, described: object) -> str:
+    """Return one SHA-256 over weights, in fp32, and over what else is said about a model, as JSON."""
+    digest = hashlib.sha256(sha256_of_json(described).encode())
+    for name, tensor in sorted(weights.items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().float().cpu().contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def stored_dtype(config: dict[str, Any]) -> torch.dtype:

@@ -1,6 +1,5 @@
 """The Encoder: text goes in, vectors come out."""
 
-import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 
 from tercet.encoder.assemble import assemble_fresh, assemble_stored
+from tercet.encoder.backbone import NO_CHANGE, sha256_of_weights
 from tercet.encoder.batches import batches_by_length, pad
 from tercet.encoder.engine import BROKEN, Engine, choose_engine, resolve_precision
 from tercet.encoder.folder import EXPORT_FILE, write_folder
@@ -26,19 +26,15 @@ from tercet.encoder.settings import (
     check_settings,
 )
 from tercet.encoder.stored import StoredTower
-from tercet.encoder.tokens import Tokens, load_tokenizer
+from tercet.encoder.tokens import Tokens, check_texts, load_tokenizer
 from tercet.encoder.tower import Head, Tower, first_bad_layer, unit_length
-from tercet.errors import InputError, NonFiniteError, OutputError, SettingError, TextError
-from tercet.files import sha256_of_json
+from tercet.errors import NonFiniteError, OutputError, SettingError, TextError
 from tercet.progress import Advance, progress_bar
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger("tercet")
-
-# parts of a configuration that change no vector
-_NO_CHANGE = ("_name_or_path", "architectures", "dtype", "output_hidden_states", "torch_dtype", "transformers_version")
 
 _CHUNK_TEXTS = 8192
 """How many texts of a list are tokenised at a time, and sorted by length among each other."""
@@ -174,14 +170,10 @@ class Encoder:
         described = [
             self.settings,
             self.tokens.describe(),
-            {key: value for key, value in config.items() if key not in _NO_CHANGE} if shape is None else repr(shape),
+            {key: value for key, value in config.items() if key not in NO_CHANGE} if shape is None else repr(shape),
             [layer.activation for layer in self.head.dense_layers],
         ]
-        digest = hashlib.sha256(sha256_of_json(described).encode())
-        for name, tensor in sorted((self._tower.weights() | self.head.state_dict()).items()):
-            digest.update(name.encode())
-            digest.update(tensor.detach().float().cpu().contiguous().view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        return sha256_of_weights(self._tower.weights() | self.head.state_dict(), described=described)
 
     def embed(self, texts: Sequence[str], **options: Unpack[EmbedOptions]) -> Vectors:
         """Return the vectors of texts, in their order: float32 [n, d].
@@ -198,9 +190,7 @@ class Encoder:
 
     def embed_with_stats(self, texts: Sequence[str], **options: Unpack[EmbedOptions]) -> tuple[Vectors, EmbedStats]:
         """Do as `embed`, and also return how many texts, tokens and truncated texts there were."""
-        if isinstance(texts, str):
-            raise InputError("one string was given where a list of texts is wanted. Write [text].")
-        _check_texts(texts)
+        check_texts(texts)
         places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
         different = list(places)
         chunks = (different[start : start + _CHUNK_TEXTS] for start in range(0, len(different), _CHUNK_TEXTS))
@@ -262,7 +252,7 @@ class Encoder:
             yield Embedded(vectors, np.array(lengths, np.int32), np.array(truncated))
 
     def _tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
-        _check_texts(texts)
+        check_texts(texts)
         return self.tokens(texts)
 
     def _engine(self, precision: str) -> Engine:
@@ -342,16 +332,6 @@ def _open_exported(folder: Path, tokenizer: object, device: str | None, settings
     if tokenizer is not None or device not in (None, "cpu"):
         raise SettingError(f"{folder}: an exported graph has its own tokenizer and runs on the CPU. Leave them out.")
     return Exported(folder, settings)
-
-
-def _check_texts(texts: Sequence[str]) -> None:
-    for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise TextError(i, f"is of type {type(text).__name__}. Give strings.")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise TextError(i, f"is not Unicode ({error.reason}). Decode it as UTF-8.") from error
 
 
 def _unit(vectors: Vectors) -> Vectors:

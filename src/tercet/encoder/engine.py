@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("exact", "fast", "int8", "fp16")
 
-_PACKED: dict[str, MakeLinear] = {
+PACKED: dict[str, MakeLinear] = {
     "exact": Prepared(torch.float32),
     "fast": Prepared(torch.bfloat16),
     "int8": Quantized(),
 }
+"""How products are made in the packed forward, by precision."""
+
 BROKEN = "The model's weights or numbers are broken: check how it was trained or converted."
 
-_AUTOCAST = {"exact": None, "fast": torch.bfloat16, "fp16": torch.float16}
+AUTOCAST = {"exact": None, "fast": torch.bfloat16, "fp16": torch.float16}
+"""What transformers' own forward computes in, by precision."""
 
 
 class Engine(Protocol):
@@ -48,11 +51,11 @@ def choose_engine(
 
     Packed on a CPU, for every model that has a packed forward and every precision that it has; padded otherwise.
     """
-    if can_pack(tower, device) and precision in _PACKED:
-        return PackedEngine(tower, _PACKED[precision])
+    if can_pack(tower, device) and precision in PACKED:
+        return PackedEngine(tower, PACKED[precision])
     if precision == "int8":
         raise SettingError("precision 'int8': is for models on a CPU, of the usual kinds. Take 'exact' or 'auto'.")
-    return PaddedEngine(load(), _AUTOCAST[precision], pad_id)
+    return PaddedEngine(load(), AUTOCAST[precision], pad_id)
 
 
 def can_pack(tower: "Tower | StoredTower", device: torch.device) -> bool:

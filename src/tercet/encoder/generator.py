@@ -14,7 +14,7 @@ from tercet.encoder.tokens import load_tokenizer
 from tercet.errors import ModelError, SettingError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase, T5ForConditionalGeneration
 
 _CLASSES = {
     "t5": "T5ForConditionalGeneration",
@@ -58,10 +58,21 @@ def save_generator(model: "T5ForConditionalGeneration", tokenizer: "PreTrainedTo
     """Write a model and its tokenizer into a folder that transformers reads."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    if not model.config.scale_decoder_outputs:
+    if not getattr(model.config, "scale_decoder_outputs", True):
         # transformers decides by this key, but writes `true` for every T5
         file = folder / "config.json"
         file.write_text(json.dumps(read_json(file) | {"tie_word_embeddings": False}, indent=2) + "\n", encoding="utf-8")
+
+
+def is_tied(config: "PretrainedConfig") -> bool:
+    """Return whether the head has the weights of the token table, by the sort of T5: not in v1.1, mT5 and umT5."""
+    return bool(getattr(config, "scale_decoder_outputs", False))
+
+
+def head_scale(config: "PretrainedConfig") -> float:
+    """Return what the decoder's output is multiplied with before the head, as transformers does it."""
+    scaled = getattr(config, "scale_decoder_outputs", config.model_type == "umt5")
+    return float(config.d_model**-0.5) if scaled else 1.0
 
 
 def _fresh(shape: str, tokenizer: "PreTrainedTokenizerBase", seed: int) -> "T5ForConditionalGeneration":
@@ -70,7 +81,7 @@ def _fresh(shape: str, tokenizer: "PreTrainedTokenizerBase", seed: int) -> "T5Fo
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model: T5ForConditionalGeneration = _class_of(config.model_type, shape)(config)
-        if not config.scale_decoder_outputs:
+        if not is_tied(config):
             head = torch.randn_like(model.lm_head.weight)  # as wide as T5 v1.1 draws it
             model.lm_head.weight = nn.Parameter(head)
     return model

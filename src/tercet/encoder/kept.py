@@ -1,6 +1,8 @@
-"""Vectors kept on disk for the next time."""
+"""Vectors and folders kept on disk for the next time."""
 
 import logging
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import numpy as np
 
 from tercet.encoder.settings import Vectors
 from tercet.errors import OutputError
-from tercet.files import atomic_write, target_errors
+from tercet.files import atomic_folder, atomic_write, target_errors
 
 logger = logging.getLogger("tercet")
 
@@ -38,3 +40,30 @@ def kept_vectors(file: Path | None, make: Callable[[], Vectors]) -> Vectors:
         except OutputError as error:
             logger.warning("vectors are not kept for the next time: %s", error)
     return vectors
+
+
+def kept_folder(folder: Path, make: Callable[[Path], None]) -> "tuple[Path, tempfile.TemporaryDirectory[str] | None]":
+    """Return a folder; where it is not there, make it and keep it.
+
+    Where it cannot be kept, a warning says so, and it is a temporary one that lives as long as the second result.
+
+    Args:
+        folder: Where it is kept, under a name that says all that decides it.
+        make: Fills an empty folder.
+    """
+    if folder.is_dir():
+        return folder, None
+    try:
+        with atomic_folder(folder) as temporary:
+            make(temporary)
+        return folder, None
+    except OutputError as error:
+        logger.warning("a folder is not kept for the next time: %s", error)
+        keeper = tempfile.TemporaryDirectory(prefix="tercet-")
+        make(Path(keeper.name))
+        return Path(keeper.name), keeper
+
+
+def cache_folder() -> Path:
+    """Return where things are kept: `$XDG_CACHE_HOME/tercet`, or `~/.cache/tercet`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tercet"

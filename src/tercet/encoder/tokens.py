@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tercet.encoder.backbone import read_json, refuse_code
-from tercet.errors import ModelError, SettingError
+from tercet.errors import InputError, ModelError, SettingError, TextError
 from tercet.prompts import Prompt
 
 if TYPE_CHECKING:
@@ -108,12 +108,30 @@ class Tokens:
         return [self._before + ids[:room] + after for ids in bare], [len(ids) > room for ids in bare]
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        backend = getattr(self._tokenizer, "backend_tokenizer", None)
-        if backend is None:  # ByT5 has no compiled tokenizer: its ids are bytes
-            return [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
-        backend.no_padding()  # a call of the tokenizer itself, by somebody else, may have switched them on
-        backend.no_truncation()
-        return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return bare_ids(self._tokenizer, texts)
+
+
+def bare_ids(tokenizer: "PreTrainedTokenizerBase | TokenizerFile", texts: Sequence[str]) -> list[list[int]]:
+    """Return the ids of each text, without special tokens and whole."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:  # ByT5 has no compiled tokenizer: its ids are bytes
+        return [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+    backend.no_padding()  # a call of the tokenizer itself, by somebody else, may have switched them on
+    backend.no_truncation()
+    return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """Raise TextError if something is no text, or InputError where one text stands for a list."""
+    if isinstance(texts, str):
+        raise InputError("one string was given where a list of texts is wanted. Write [text].")
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TextError(i, f"is of type {type(text).__name__}. Give strings.")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise TextError(i, f"is not Unicode ({error.reason}). Decode it as UTF-8.") from error
 
 
 def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTrainedTokenizerBase":

@@ -4,26 +4,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
-from torch import Tensor
-from torch.nn import functional as F
+from pydantic import Field
 
-from tercet.encoder.batches import batches_by_length, pad
+from tercet.encoder.templates import end_id
 from tercet.objectives.batch import merge_equal
+from tercet.objectives.conditional import ConditionalGeneration, ConditionalSettings, Example
 from tercet.objectives.gather import Gather
 from tercet.rows.kinds import Row, texts_of
-from tercet.training.loop import StepResult
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
 
-_IGNORED = -100
 
-
-class DenoiseSettings(BaseModel):
+class DenoiseSettings(ConditionalSettings):
     """What can be chosen about span corruption and how it is computed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     noise_density: float = Field(default=0.15, gt=0, lt=1)
     """The share of a text's tokens that are taken out."""
@@ -34,12 +28,9 @@ class DenoiseSettings(BaseModel):
     max_tokens: int = Field(default=512, ge=3)
     """The most tokens of a text that are read, its end included."""
 
-    max_batch_tokens: PositiveInt = 4096
-    """The most tokens, padding included, that go through the model at once."""
 
-
-class Denoise:
-    """The denoising objective: the mean cross-entropy of all tokens that are to be written.
+class Denoise(ConditionalGeneration):
+    """The denoising objective: what was taken out of a text is written.
 
     Args:
         model: A T5 with its language-model head.
@@ -47,9 +38,6 @@ class Denoise:
         settings: What is taken out.
         dtype: What products are computed in; fp32 where None.
         gather: The exchange with the other processes; None where there are none.
-
-    Attributes:
-        module: Everything that is trained: the model.
     """
 
     def __init__(
@@ -61,25 +49,17 @@ class Denoise:
         dtype: torch.dtype | None = None,
         gather: Gather | None = None,
     ) -> None:
-        self.module = model
-        self._tokenizer, self._settings, self._dtype, self._gather = tokenizer, settings, dtype, gather
+        super().__init__(model, max_batch_tokens=settings.max_batch_tokens, dtype=dtype, gather=gather)
+        self._tokenizer, self._settings = tokenizer, settings
         self._sentinels = sentinel_ids(tokenizer)
 
-    def step(self, batch: Sequence[Row]) -> StepResult:
-        """Add the gradients of a batch's loss to the module's."""
+    def examples(self, batch: Sequence[Row]) -> list[Example]:
+        """Return each text of the rows, once, with gaps, and what was in them."""
         texts = [text for row in batch for text in texts_of(row)]
         merged, _ = merge_equal(texts, apart=[False] * len(texts))
-        examples = [self._example(text) for text in merged]
-        num_targets = self._total(torch.tensor(float(sum(len(target) for _, target in examples))))
-        lengths = [len(source) + len(target) for source, target in examples]
-        loss = torch.tensor(0.0)
-        for rows in batches_by_length(lengths, max_batch_tokens=self._settings.max_batch_tokens):
-            part = self._loss([examples[i] for i in rows]) / num_targets
-            part.backward()
-            loss += part.detach().cpu()
-        return StepResult(self._total(loss).item(), {"num_targets": num_targets.item()})
+        return [self._example(text) for text in merged]
 
-    def _example(self, text: str) -> tuple[list[int], list[int]]:
+    def _example(self, text: str) -> Example:
         ids = self._tokenizer.encode(text, add_special_tokens=False)[: self._settings.max_tokens - 1]
         source, target = corrupt(
             ids,
@@ -87,23 +67,8 @@ class Denoise:
             mean_span=self._settings.mean_span,
             sentinels=self._sentinels,
         )
-        end = self._tokenizer.eos_token_id
-        return [*source, end], [*target, end]
-
-    def _loss(self, examples: Sequence[tuple[list[int], list[int]]]) -> Tensor:
-        device = self.module.device
-        source, mask = pad([source for source, _ in examples], pad_id=self._tokenizer.pad_token_id or 0)
-        labels, _ = pad([target for _, target in examples], pad_id=_IGNORED)
-        labels = labels.to(device)
-        given = self.module.prepare_decoder_input_ids_from_labels(labels)
-        with torch.autocast(device.type, self._dtype or torch.bfloat16, enabled=self._dtype is not None):
-            output = self.module(input_ids=source.to(device), attention_mask=mask.to(device), decoder_input_ids=given)
-        return F.cross_entropy(
-            output.logits.float().flatten(0, 1), labels.flatten(), ignore_index=_IGNORED, reduction="sum"
-        )
-
-    def _total(self, number: Tensor) -> Tensor:
-        return number if self._gather is None else torch.cat(self._gather.parts(number[None])).sum()
+        end = end_id(self._tokenizer)
+        return Example([*source, end], [*target, end])
 
 
 def corrupt(

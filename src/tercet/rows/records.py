@@ -50,7 +50,7 @@ class RecordReader:
         self._make: Callable[..., list[Row]] = self._labelled
 
     def rows(self, record: dict[str, Any]) -> list[Row]:
-        """Return the rows of a record; none if it is a pair that annotators did not agree on.
+        """Return the rows of a record; none of a pair without a label, or, for `nli`, a neutral one.
 
         Raises:
             UnknownColumns: The columns of the first record are not known.
@@ -96,7 +96,7 @@ class RecordReader:
         if known is None:
             names = ", ".join(self._labels)
             raise BadRecord(f"the label {value!r} is unknown. Known: {names}. Say in `labels` what it stands for.")
-        if known in UNLABELLED:
+        if known in UNLABELLED or (known == "neutral" and self.wanted == "nli"):
             return []
         return [LabelledPair(_text(premise, "premise"), _text(hypothesis, "hypothesis"), known)]
 
@@ -167,6 +167,7 @@ _MAKERS: dict[tuple[RowKind, FileKind], Callable[..., list[Row]]] = {
     ("triplets", "texts"): _twin,
     ("triplets", "pairs"): _triplet,
     ("triplets", "triplets"): _triplet,
+    ("nli", "triplets"): _triplet,
     ("triplets", "sets"): _neighbours,
     ("triplets", "parallel"): _translation,
     ("parallel", "parallel"): _parallel,

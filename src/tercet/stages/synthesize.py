@@ -9,7 +9,6 @@ from tercet.synthesis.corpus import TRIPLETS, synthesize
 from tercet.synthesis.sentences import Sentences
 from tercet.synthesis.settings import SentenceSettings, SynthesisSettings
 
-
 _MODELS = ("model", "there", "back")
 
 

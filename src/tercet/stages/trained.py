@@ -22,7 +22,7 @@ from tercet.stages.adapters import LoraSettings, add_lora, merge_lora
 from tercet.stages.stage import Context, StageSettings
 from tercet.stages.texts import placed
 from tercet.training.loop import Evaluate, StepResult, TrainResult, train
-from tercet.training.settings import LoopSettings
+from tercet.training.settings import DevSettings, LoopSettings
 from tercet.training.state import set_weights, weights_of
 
 if TYPE_CHECKING:
@@ -106,6 +106,9 @@ class LearningSettings(StartSettings, LoopSettings):
 
 class TrainedSettings(LearningSettings, ComputeSettings):
     """The settings of every stage that trains an encoder."""
+
+    evaluate: DevSettings | None = None
+    """Scores on a dev task in between; null for none."""
 
 
 class Objective(Protocol):

@@ -5,19 +5,23 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
-class DevSettings(BaseModel):
-    """When and on what a model is scored while it trains."""
+class ScoreSettings(BaseModel):
+    """When a model is scored while it trains, and which weights are kept; a higher score is better."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-    task: str = "STSB-dev"
-    """The task; a higher score is better."""
 
     every: int = Field(default=250, ge=1)
     """How many steps lie between two scores. There is one before the first step and one behind the last, too."""
 
     keep: Literal["best", "last"] = "best"
     """Whether the weights with the best score come out, or the last ones. The start is never the best."""
+
+
+class DevSettings(ScoreSettings):
+    """When and on what an encoder is scored while it trains."""
+
+    task: str = "STSB-dev"
+    """The task."""
 
 
 class LoopSettings(BaseModel):
@@ -52,7 +56,7 @@ class LoopSettings(BaseModel):
     clip: float | None = Field(default=1.0, gt=0, allow_inf_nan=False)
     """The largest norm of the whole gradient; a larger one is scaled down to it. None for no limit."""
 
-    evaluate: DevSettings | None = None
+    evaluate: ScoreSettings | None = None
     """Scores in between; None for none."""
 
     log_every: int = Field(default=10, ge=1)

@@ -1,0 +1,105 @@
+"""Conditional generation: a T5 reads a source and learns to write a target."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from pydantic import BaseModel, ConfigDict, PositiveInt
+from torch import Tensor
+from torch.nn import functional as F
+
+from tercet.encoder.batches import batches_by_length, pad
+from tercet.objectives.gather import Gather
+from tercet.training.loop import StepResult
+
+if TYPE_CHECKING:
+    from transformers import T5ForConditionalGeneration
+
+_IGNORED = -100
+
+
+class ConditionalSettings(BaseModel):
+    """What can be chosen about how a batch is computed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_batch_tokens: PositiveInt = 4096
+    """The most tokens, padding included, that go through the model at once."""
+
+
+class Example(NamedTuple):
+    """The token ids that are read, and those that are to be written."""
+
+    source: list[int]
+    target: list[int]
+
+
+class ConditionalGeneration(ABC):
+    """The mean cross-entropy of all tokens that are to be written; a kind says what those are.
+
+    Args:
+        model: A T5 with its language-model head.
+        max_batch_tokens: The most tokens that go through it at once.
+        dtype: What products are computed in; fp32 where None.
+        gather: The exchange with the other processes; None where there are none.
+
+    Attributes:
+        module: Everything that is trained: the model.
+    """
+
+    def __init__(
+        self,
+        model: "T5ForConditionalGeneration",
+        *,
+        max_batch_tokens: int,
+        dtype: torch.dtype | None = None,
+        gather: Gather | None = None,
+    ) -> None:
+        self.module = model
+        self._max_batch_tokens, self._dtype, self._gather = max_batch_tokens, dtype, gather
+
+    @abstractmethod
+    def examples(self, batch: Sequence[Any]) -> list[Example]:
+        """Return what is read and written of a batch of rows."""
+
+    def step(self, batch: Sequence[Any]) -> StepResult:
+        """Add the gradients of a batch's loss to the module's."""
+        examples = self.examples(batch)
+        num_targets = self._total(torch.tensor(float(sum(len(target) for _, target in examples))))
+        loss = torch.tensor(0.0)
+        for part in self._parts(examples):
+            part_loss = self._loss(part) / num_targets
+            part_loss.backward()
+            loss += part_loss.detach().cpu()
+        return StepResult(self._total(loss).item(), {"num_targets": num_targets.item()})
+
+    @torch.no_grad()
+    def mean_loss(self, examples: Sequence[Example]) -> float:
+        """Return the mean cross-entropy of all tokens of examples, computed without dropout."""
+        was_training = self.module.training
+        self.module.eval()
+        total = sum(float(self._loss(part)) for part in self._parts(examples))
+        self.module.train(was_training)
+        return total / sum(len(target) for _, target in examples)
+
+    def _parts(self, examples: Sequence[Example]) -> list[list[Example]]:
+        lengths = [len(source) + len(target) for source, target in examples]
+        batches = batches_by_length(lengths, max_batch_tokens=self._max_batch_tokens)
+        return [[examples[i] for i in rows] for rows in batches]
+
+    def _loss(self, examples: Sequence[Example]) -> Tensor:
+        device = self.module.device
+        source, mask = pad([source for source, _ in examples], pad_id=self.module.config.pad_token_id or 0)
+        labels, _ = pad([target for _, target in examples], pad_id=_IGNORED)
+        labels = labels.to(device)
+        given = self.module.prepare_decoder_input_ids_from_labels(labels)
+        with torch.autocast(device.type, self._dtype or torch.bfloat16, enabled=self._dtype is not None):
+            output = self.module(input_ids=source.to(device), attention_mask=mask.to(device), decoder_input_ids=given)
+        return F.cross_entropy(
+            output.logits.float().flatten(0, 1), labels.flatten(), ignore_index=_IGNORED, reduction="sum"
+        )
+
+    def _total(self, number: Tensor) -> Tensor:
+        """Return the sum of a number over the processes."""
+        return number if self._gather is None else torch.cat(self._gather.parts(number[None])).sum()

@@ -1,0 +1,84 @@
+"""What all stages that train a T5 to write have in common: where it starts, its precision, and the result."""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+
+import torch
+from pydantic import model_validator
+
+from tercet.encoder.engine import AUTOCAST, resolve_precision
+from tercet.encoder.generator import load_generator, save_generator
+from tercet.files import atomic_folder
+from tercet.objectives.conditional import ConditionalGeneration
+from tercet.objectives.gather import Gather
+from tercet.rows.sources import Rows
+from tercet.stages.stage import Context
+from tercet.stages.trained import LearningSettings, other_dropout, train_on_rows
+from tercet.training.loop import Evaluate
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
+
+_Objective = TypeVar("_Objective", bound=ConditionalGeneration)
+
+OUTPUT = "model"
+"""What such a stage calls its output: a folder that transformers reads."""
+
+
+class GeneratorSettings(LearningSettings):
+    """The settings of every stage that trains a T5 to write. Its output is a T5, which has no readout yet."""
+
+    precision: Literal["exact", "fast", "auto"] = "exact"
+    """`exact` (fp32), `fast` (bf16 by autocast; weights in fp32), or `auto` (`fast` where the machine has bf16)."""
+
+    @model_validator(mode="after")
+    def _no_lora(self) -> Self:
+        if self.lora is not None:
+            raise ValueError("lora is for encoders: here all weights are trained")
+        return self
+
+
+class TrainedGenerator(ABC, Generic[_Objective]):
+    """The work of a stage that trains a T5 to write; a kind says what it learns from and what it optimises.
+
+    Args:
+        settings: What was chosen.
+        context: The run.
+        rows: What it learns from.
+    """
+
+    def __init__(self, settings: GeneratorSettings, context: Context, rows: Rows) -> None:
+        self.settings, self.context, self.rows = settings, context, rows
+        self.inputs = settings.describe(context)
+        self.inputs["rows"] = rows.describe()
+
+    @abstractmethod
+    def objective(
+        self,
+        model: "T5ForConditionalGeneration",
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        dtype: torch.dtype | None,
+        gather: Gather | None,
+    ) -> _Objective:
+        """Return what is optimised."""
+
+    def score(self, objective: _Objective, tokenizer: "PreTrainedTokenizerBase") -> Evaluate | None:
+        """Return the function that scores the model while it trains; None for none."""
+        return None
+
+    def run(self) -> dict[str, Any]:
+        """Train, and write the model."""
+        settings, context, processes = self.settings, self.context, self.context.processes
+        model, tokenizer = load_generator(**settings.placed(context))
+        model.to(processes.device)  # type: ignore[arg-type]  # its decorator hides the argument
+        precision = resolve_precision(settings.precision, model_type=model.config.model_type, device=processes.device)
+        gather = Gather() if processes.world > 1 else None
+        objective = self.objective(model, tokenizer, dtype=AUTOCAST[precision], gather=gather)
+        with other_dropout(model, settings.dropout):
+            score = self.score(objective, tokenizer)
+            result = train_on_rows(objective, self.rows, settings=settings, context=context, evaluate=score)
+        if processes.is_main:
+            with atomic_folder(context.folder / OUTPUT) as folder:
+                save_generator(model, tokenizer, folder)
+        return {"num_steps": result.num_steps, "best": result.best}

@@ -1,0 +1,110 @@
+"""The discriminator: how likely a generator/discriminator says `true` of two sentences."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tercet.encoder.batches import batches_by_length, pad
+from tercet.encoder.engine import AUTOCAST, BROKEN, PACKED
+from tercet.encoder.generator import head_scale
+from tercet.encoder.onestep import first_decoder_output
+from tercet.encoder.pack import Pack
+from tercet.encoder.packed import read_shape
+from tercet.encoder.t5 import PackedT5WithDecoder, T5Shape
+from tercet.encoder.templates import TemplateTokens, label_ids
+from tercet.errors import NonFiniteError, SettingError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
+
+FirstOutputs = Callable[[Sequence[Sequence[int]]], Tensor]
+"""Token ids, texts of equal length side by side, to the decoder's first output of each text."""
+
+_BATCH_TOKENS = 4096
+
+
+class Discriminator:
+    """The probability of `true`, of the two labels alone, at the decoder's first step.
+
+    On a CPU the encoder is packed, the decoder takes one step without keys and values, and of the language-model head
+    two rows are used. The weights are those that the model has now.
+
+    Args:
+        model: A generator/discriminator.
+        tokenizer: Its tokenizer.
+        precision: `exact`, `fast` or `int8`.
+        max_tokens: The most that is read of each sentence.
+
+    Raises:
+        ModelError: The vocabulary has no `true` or no `false`.
+        SettingError: There is no int8 for this model or device.
+    """
+
+    def __init__(
+        self,
+        model: "T5ForConditionalGeneration",
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        precision: str,
+        max_tokens: int,
+    ) -> None:
+        self._tokens = TemplateTokens(tokenizer, max_tokens=max_tokens)
+        # rows are copied, so that a model that is not needed any more is not kept for them
+        self._head = model.lm_head.weight.detach()[label_ids(tokenizer)].float() * head_scale(model.config)
+        shape = read_shape(model.config.to_dict())
+        self._padded = not isinstance(shape, T5Shape) or model.device.type != "cpu"
+        if isinstance(shape, T5Shape) and not self._padded:
+            self._first_outputs = _packed(model, shape, precision)
+        elif precision in AUTOCAST:
+            self._first_outputs = _transformers(model, AUTOCAST[precision])
+        else:
+            raise SettingError(f"precision {precision!r}: is for T5 models on a CPU. Take 'exact' or 'auto'.")
+
+    def __call__(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float32]:
+        """Return the probability of `true` for each pair.
+
+        Raises:
+            NonFiniteError: A score is not a number.
+        """
+        rows = self._tokens("discrimination", premises, hypotheses)
+        lengths = [len(row) for row in rows]
+        found = np.empty(len(rows), np.float32)
+        with torch.inference_mode():
+            for batch in batches_by_length(lengths, max_batch_tokens=_BATCH_TOKENS, padded=self._padded):
+                outputs = self._first_outputs([rows[i] for i in batch])
+                scores = outputs.float() @ self._head.T
+                if not bool(scores.isfinite().all()):
+                    raise NonFiniteError(f"a score of the discriminator is not finite. {BROKEN}")
+                found[batch] = scores.softmax(1)[:, 0].cpu().numpy()
+        return found
+
+
+def _packed(model: "T5ForConditionalGeneration", shape: T5Shape, precision: str) -> FirstOutputs:
+    weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    packed = PackedT5WithDecoder(shape.without_dropout(), weights, PACKED[precision])
+
+    def first_outputs(rows: Sequence[Sequence[int]]) -> Tensor:
+        pack = Pack.of(rows)
+        return packed.decode(packed.encode(pack), pack)
+
+    return first_outputs
+
+
+def _transformers(model: "T5ForConditionalGeneration", dtype: torch.dtype | None) -> FirstOutputs:
+    device = model.device
+
+    def first_outputs(rows: Sequence[Sequence[int]]) -> Tensor:
+        ids, mask = (tensor.to(device) for tensor in pad(rows, pad_id=model.config.pad_token_id or 0))
+        was_training = model.training
+        model.eval()
+        with torch.autocast(device.type, dtype or torch.bfloat16, enabled=dtype is not None):
+            encoded = model.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+            outputs = first_decoder_output(model, encoded, mask)  # type: ignore[arg-type]  # it has the same parts
+        model.train(was_training)
+        return outputs
+
+    return first_outputs

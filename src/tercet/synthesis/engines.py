@@ -1,0 +1,178 @@
+"""Engines: what writes texts, token by token."""
+
+import logging
+import shutil
+import threading
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from tercet.encoder.batches import batches_by_length, pad
+from tercet.encoder.generator import head_scale
+from tercet.encoder.kept import kept_folder
+from tercet.errors import SettingError
+from tercet.files import sha256_of_json
+from tercet.synthesis.sampling import Sampling
+
+if TYPE_CHECKING:
+    from transformers import T5ForConditionalGeneration
+
+logger = logging.getLogger("tercet")
+
+Rows = Sequence[Sequence[int]]
+
+_BATCH_TOKENS = 4096
+_seeding = threading.Lock()
+
+
+class Engine(Protocol):
+    """Token ids of prompts to token ids of texts."""
+
+    def __call__(self, rows: Rows, sampling: Sampling, *, num_samples: int, seed: int) -> list[list[list[int]]]:
+        """Return so many texts of each prompt, without special tokens at their ends."""
+
+
+class TransformersEngine:
+    """`generate` of transformers, on any device.
+
+    Args:
+        model: What generates.
+        dtype: What products are computed in; fp32 where None.
+    """
+
+    def __init__(self, model: "T5ForConditionalGeneration", *, dtype: torch.dtype | None) -> None:
+        self._model, self._dtype = model.eval(), dtype
+
+    def __call__(self, rows: Rows, sampling: Sampling, *, num_samples: int, seed: int) -> list[list[list[int]]]:
+        """Return so many texts of each prompt."""
+        from transformers import GenerationConfig
+
+        model, device, ids = self._model, self._model.device, self._model.config
+        model.generation_config = GenerationConfig(
+            do_sample=True,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k or 0,
+            temperature=sampling.temperature,
+            max_new_tokens=sampling.max_new_tokens,
+            num_return_sequences=num_samples,
+            pad_token_id=ids.pad_token_id or 0,
+            eos_token_id=ids.eos_token_id,
+            decoder_start_token_id=ids.decoder_start_token_id or 0,
+        )
+        texts: list[list[list[int]]] = [[] for _ in rows]
+        batches = batches_by_length([len(row) for row in rows], max_batch_tokens=max(1, _BATCH_TOKENS // num_samples))
+        with torch.random.fork_rng(), torch.inference_mode():
+            torch.manual_seed(_seed32(seed))
+            for batch in batches:
+                source, mask = (t.to(device) for t in pad([rows[i] for i in batch], pad_id=ids.pad_token_id or 0))
+                with torch.autocast(device.type, self._dtype or torch.bfloat16, enabled=self._dtype is not None):
+                    written = model.generate(input_ids=source, attention_mask=mask)[:, 1:].tolist()
+                for i, row in enumerate(written):
+                    texts[batch[i // num_samples]].append(_until(row, ids.eos_token_id))
+        return texts
+
+
+class CTranslate2Engine:
+    """CTranslate2 on a CPU, with weights that are converted once and kept on disk.
+
+    Its random numbers belong to a thread that it starts with a model, and are seeded there once. So every call loads
+    the model anew, which starts a thread: what is drawn follows from the prompts, the settings and the seed alone. One
+    such thread takes all batches in their order; within a batch all cores compute.
+
+    Args:
+        model: What generates; it is not needed afterwards.
+        precision: `exact` (fp32), `fast` (bf16 where the CPU has it) or `int8`.
+        fingerprint: The hash of the model's weights.
+        cache: The folder that keeps converted models.
+
+    Raises:
+        SettingError: ctranslate2 is not installed, or does not know this kind of model.
+    """
+
+    def __init__(self, model: "T5ForConditionalGeneration", *, precision: str, fingerprint: str, cache: Path) -> None:
+        if not has_ctranslate2(model):
+            raise SettingError(
+                "engine 'ctranslate2': is for T5 and mT5 on a CPU, with the package installed. "
+                "Run: pip install 'tercet[ct2]'; or take the engine 'transformers'."
+            )
+        import ctranslate2 as library
+
+        self._ctranslate2 = library
+        self._compute_type = {"exact": "float32", "fast": "bfloat16", "int8": "int8"}[precision]
+        self._end = str(model.config.eos_token_id)
+        key = sha256_of_json([fingerprint, self._compute_type, library.__version__])
+        self._folder, self._keeper = kept_folder(cache / key, lambda folder: self._convert(model, folder))
+        try:
+            self._open()
+        except RuntimeError as error:
+            logger.warning("%s cannot be read and is made again: %s", self._folder, error)
+            shutil.rmtree(self._folder)
+            self._folder, self._keeper = kept_folder(cache / key, lambda folder: self._convert(model, folder))
+
+    def __call__(self, rows: Rows, sampling: Sampling, *, num_samples: int, seed: int) -> list[list[list[int]]]:
+        """Return so many texts of each prompt."""
+        prompts = [[str(i) for i in row] for row in rows for _ in range(num_samples)]
+        with _seeding:
+            self._ctranslate2.set_random_seed(_seed32(seed))
+            results = self._open().translate_batch(
+                prompts,
+                beam_size=1,
+                sampling_topk=sampling.top_k or 0,
+                sampling_topp=sampling.top_p,
+                sampling_temperature=sampling.temperature,
+                max_decoding_length=sampling.max_new_tokens,
+                min_decoding_length=0,
+                max_input_length=0,
+                max_batch_size=_BATCH_TOKENS,
+                batch_type="tokens",
+            )
+        texts = [[int(token) for token in result.hypotheses[0]] for result in results]
+        return [texts[i : i + num_samples] for i in range(0, len(texts), num_samples)]
+
+    def _open(self) -> Any:
+        return self._ctranslate2.Translator(
+            str(self._folder),
+            device="cpu",
+            compute_type=self._compute_type,
+            inter_threads=1,
+            intra_threads=torch.get_num_threads(),
+        )
+
+    def _convert(self, model: "T5ForConditionalGeneration", folder: Path) -> None:
+        """Write a model as CTranslate2 reads it. Its words are numbers: ids go in and out as they are."""
+        from ctranslate2.converters.transformers import T5Loader
+
+        config = model.config
+        with torch.no_grad():
+            spec = T5Loader().get_model_spec(model)
+        spec.decoder.scale_outputs = head_scale(
+            config
+        )  # which the loader would guess from a key that transformers sets
+        spec.config.layer_norm_epsilon = config.layer_norm_epsilon
+        words = [str(i) for i in range(model.lm_head.weight.shape[0])]
+        spec.register_source_vocabulary(words)
+        spec.register_target_vocabulary(words)
+        spec.config.bos_token = spec.config.decoder_start_token = str(config.decoder_start_token_id or 0)
+        spec.config.eos_token = self._end
+        spec.config.unk_token = str(config.pad_token_id or 0)  # no id is ever unknown, but there has to be one
+        spec.validate()
+        spec.optimize(quantization=self._compute_type)
+        spec.save(str(folder))
+
+
+def has_ctranslate2(model: "T5ForConditionalGeneration") -> bool:
+    """Return whether CTranslate2 is installed, and generates with a model where it is: umT5 is not known to it."""
+    known = model.config.model_type in ("t5", "mt5")
+    return known and model.device.type == "cpu" and find_spec("ctranslate2") is not None
+
+
+def _until(ids: list[int], end: int) -> list[int]:
+    return ids[: ids.index(end)] if end in ids else ids
+
+
+def _seed32(seed: int) -> int:
+    """Return a seed of 32 bits; the largest one means none to CTranslate2."""
+    return int(sha256_of_json(seed)[:8], 16) % (2**32 - 1)
