@@ -286,7 +286,7 @@ def synthesize(
     there: Annotated[str | None, typer.Option(help="For backtranslation: the model into the other language.")] = None,
     back: Annotated[str | None, typer.Option(help="For backtranslation: the model back.")] = None,
     column: Column = None,
-    seed: Annotated[int, typer.Option(help="What texts are drawn with.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="What texts are drawn with.")] = 0,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other setting: num_samples, top_p, language ..."),

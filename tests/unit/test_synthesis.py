@@ -130,9 +130,12 @@ def test_a_run_that_was_cut_off_goes_on_with_the_same_bytes_and_makes_no_shard_t
     assert 0 < done < 7
     (tmp_path / "cut" / "candidates" / ".000004.parquet.abcdefgh").write_bytes(b"half of it")
     (tmp_path / "cut" / ".triplets.jsonl.abcdefgh").write_bytes(b"half of it")
+    (tmp_path / "cut" / ".somebodys.settings").write_bytes(b"of value")
     rest = StandIn()
     synthesize(settings(lines), tmp_path / "cut", model=rest)
     assert rest.num_generated == whole.num_generated - 2 * 8 * done
+    assert (tmp_path / "cut" / ".somebodys.settings").read_bytes() == b"of value"
+    (tmp_path / "cut" / ".somebodys.settings").unlink()
     assert content(tmp_path / "cut") == content(tmp_path / "whole")
 
 

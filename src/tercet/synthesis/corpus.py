@@ -68,7 +68,6 @@ def synthesize(
     for folder in (out, candidates.parent):
         with target_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-    remove_temporaries(out)
     sentences = sentences or Sentences(SentenceSettings(**settings.part(SentenceSettings)), rejects=out / REJECTS)
     model = model or _load(settings)
     maker = STRATEGIES[settings.strategy](settings, model, sentences)
@@ -167,6 +166,7 @@ def _plan(
 def _filter(candidates: Path, out: Path, settings: FilterSettings) -> dict[str, Any]:
     """Write the accepted candidates and the audit."""
     made = _read_json(candidates / _MADE)
+    remove_temporaries(out, of=(TRIPLETS, AUDIT, REJECTS))
     chosen = Filter(settings)
     with atomic_write(out / TRIPLETS) as stream:
         for shard in _shards_of(candidates, made["num_shards"]):
