@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,12 +22,15 @@ def load_sentences(num: int) -> tuple[list[str], str]:
     return [texts[i] for i in chosen], source
 
 
-def train_tokenizer(texts: list[str] | None = None, *, num_words: int | None = None) -> "PreTrainedTokenizerBase":
+def train_tokenizer(
+    texts: list[str] | None = None, *, num_words: int | None = None, words: Sequence[str] = ()
+) -> "PreTrainedTokenizerBase":
     """Return a T5 tokenizer whose pieces are learned from texts, or from all the sentences there are.
 
     Args:
         texts: What it learns from.
         num_words: How many words it has, filled up with ones that no text has; None for the pieces alone.
+        words: Words that are one piece each, whatever the texts are.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
     from transformers import T5Tokenizer
@@ -38,6 +42,7 @@ def train_tokenizer(texts: list[str] | None = None, *, num_words: int | None = N
     )
     tokenizer.train_from_iterator(_all_sentences()[0] if texts is None else texts, trainer)
     pieces = [(piece, score) for piece, score in json.loads(tokenizer.to_str())["model"]["vocab"]]
+    pieces += [(f"▁{word}", 0.0) for word in words if f"▁{word}" not in dict(pieces)]
     return T5Tokenizer(
         vocab=pieces, extra_ids=100 if num_words is None else num_words - len(pieces), model_max_length=256
     )

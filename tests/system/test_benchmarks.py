@@ -40,3 +40,28 @@ def test_the_embedding_benchmark_compares_vectors_and_counts_padding_and_shares_
     assert result["machine"]["threads"] == 2
     assert result["sentences"]["num"] == 24
     assert "encdec_over_enc_exact" in printed
+
+
+def test_the_synthesis_benchmark_writes_ratios_and_the_error_of_probabilities(tmp_path):
+    options = [
+        "--shape",
+        "t5-tiny",
+        "--sentences",
+        "6",
+        "--rounds",
+        "2",
+        "--tokens",
+        "4",
+        "--json",
+        tmp_path / "a.json",
+    ]
+    run = [sys.executable, BENCHMARKS / "synthesize.py", *options]
+    ended = subprocess.run(run, capture_output=True, text=True, timeout=600)
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads((tmp_path / "a.json").read_text())
+    assert set(result["ratios"]) == {"t5-tiny/pipeline", "t5-tiny/discriminator", "t5-tiny/discriminator_int8"}
+    for spread in result["ratios"].values():
+        assert 0 < spread["min"] <= spread["median"] <= spread["max"]
+        assert spread["rounds"] == 2
+    assert result["largest_error"]["auto"] < 0.05
+    assert result["new_tokens"] == 4

@@ -152,8 +152,9 @@ def test_every_recipe_has_a_mini_version_and_sizes_are_set_by_start(monkeypatch)
     assert names == {path.name for path in (RECIPES / "mini").glob("*.yaml")}
     for name in names:
         whole, mini = read_recipe(RECIPES / name), read_recipe(RECIPES / "mini" / name)
-        assert [(s.name, s.kind) for s in whole.stages] == [(s.name, s.kind) for s in mini.stages]
-        for ours, theirs in zip(mini.stages, whole.stages, strict=True):
+        stages = [stage for stage in mini.stages if stage.kind != "tokenizer"]  # which a fresh model may need
+        assert [(s.name, s.kind) for s in whole.stages] == [(s.name, s.kind) for s in stages]
+        for ours, theirs in zip(stages, whole.stages, strict=True):
             if isinstance(theirs.settings, StartSettings):
                 for key in ("readout", "prompt"):
                     assert ours.settings.encoder.get(key) == theirs.settings.encoder.get(key)
@@ -187,6 +188,13 @@ PRINTED = {
     },
     "gense-domain-no-nli": {"open-domain": (1024, 0.05, 5e-5), "in-domain": (1024, 0.05, 5e-5)},
 }  # fmt: skip
+
+
+def test_the_synthesizer_has_the_numbers_of_its_paper():
+    settings = read_recipe(RECIPES / "synthesizer.yaml").stages[0].settings
+    assert (settings.batch * 4, settings.learning_rate, settings.epochs) == (256, 5e-5, 10)  # a triplet is 4 instances
+    assert (settings.optimizer, settings.max_sentence_tokens, settings.max_target_tokens) == ("adafactor", 96, 48)
+    assert (settings.evaluate.every, settings.evaluate.keep) == (500, "best")
 
 
 @pytest.mark.parametrize("name", PRINTED)

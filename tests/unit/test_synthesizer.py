@@ -39,6 +39,8 @@ def sharper(synthesizer_folder, tmp_path):
             for name, weight in model.named_parameters():
                 if "decoder.block" in name and weight.dim() == 2:
                     weight.add_(torch.randn(weight.shape, generator=generator) * strength)
+            if family in ("t5-1.1", "mt5"):
+                model.lm_head.weight.mul_(0.1)  # random heads of these are so wide that all is certain
         save_generator(model, tokenizer, tmp_path / family)
         return tmp_path / family
 
@@ -72,7 +74,7 @@ def test_the_probability_of_true_is_that_of_transformers_forward(sharper, label_
     synthesizer = Synthesizer.load(folder, engine="transformers", device="cpu", precision="exact")
     found = synthesizer.score(PREMISES, HYPOTHESES)
     assert found.dtype == np.float32
-    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    np.testing.assert_allclose(found, wanted, atol=1e-3)
 
 
 def test_the_way_for_other_devices_gives_the_same_probabilities(sharper, monkeypatch):
@@ -85,7 +87,7 @@ def test_the_way_for_other_devices_gives_the_same_probabilities(sharper, monkeyp
         Discriminator(model, tokenizer, precision="int8", max_tokens=128)
 
 
-@pytest.mark.parametrize(("precision", "error"), [("fast", 0.05), ("int8", 0.05)])
+@pytest.mark.parametrize(("precision", "error"), [("fast", 0.05), ("int8", 0.1)])
 def test_other_precisions_are_near(sharper, precision, error):
     model, tokenizer = load_generator(str(sharper("t5")))
     exact = Discriminator(model, tokenizer, precision="exact", max_tokens=128)(PREMISES, HYPOTHESES)
@@ -134,12 +136,13 @@ def nucleus(logits, sampling):
 @pytest.mark.parametrize("family", ["t5", "t5-1.1"])
 @pytest.mark.parametrize(
     "sampling",
-    [Sampling(top_p=0.6, top_k=30), Sampling(top_p=0.9, top_k=None, temperature=0.8), Sampling(top_p=1.0, top_k=8)],
+    [Sampling(top_p=0.6, top_k=30), Sampling(top_p=0.9, top_k=None), Sampling(top_p=1.0, top_k=8)],
 )
 def test_tokens_are_drawn_as_often_as_the_exact_nucleus_has_them(synthesizer_folder, tmp_path, name, family, sampling):
-    sampling = sampling.model_copy(update={"max_new_tokens": 2, "temperature": 9.0 if family == "t5-1.1" else 0.8})
-    engine, tokenizer = engine_of(name, synthesizer_folder(family), tmp_path)
-    row = prompts(tokenizer)[1]
+    temperature = {"t5": 2.0, "t5-1.1": 9.0}[family]  # at which more than one of the random scores is likely
+    sampling = sampling.model_copy(update={"max_new_tokens": 2, "temperature": temperature})
+    engine, _ = engine_of(name, synthesizer_folder(family), tmp_path)
+    row = [7, 20, 9, 1]
     model, _ = load_generator(str(synthesizer_folder(family)))
     texts = engine([row], sampling, num_samples=4000, seed=11)[0]
     with torch.no_grad():
@@ -149,11 +152,20 @@ def test_tokens_are_drawn_as_often_as_the_exact_nucleus_has_them(synthesizer_fol
         second = model(input_ids=torch.tensor([row]), decoder_input_ids=torch.tensor([[0, token]])).logits[0, 1]
     chosen = [text[1] if len(text) > 1 else 1 for text in texts if text and text[0] == token]
     for exact, drawn in ((common, [text[0] if text else 1 for text in texts]), (nucleus(second, sampling), chosen)):
-        counts = Counter(drawn)
-        assert counts.keys() <= exact.keys()
-        assert len(exact) > 3
-        expected = np.array([exact[token] * len(drawn) for token in exact])
-        assert chisquare([counts[token] for token in exact], expected).pvalue > 1e-4
+        assert len(exact) > 5
+        assert set(drawn) <= exact.keys()
+        assert p_value(Counter(drawn), exact) > 1e-4
+
+
+def p_value(counts, exact):
+    """Pearson's test; tokens that are expected less than five times count as one."""
+    expected = {token: share * counts.total() for token, share in exact.items()}
+    rare = [token for token in exact if expected[token] < 5]
+    groups = [[token] for token in exact if token not in rare] + ([rare] if rare else [])
+    return chisquare(
+        [sum(counts[token] for token in group) for group in groups],
+        [sum(expected[token] for token in group) for group in groups],
+    ).pvalue
 
 
 @pytest.mark.parametrize("name", ["transformers", "ctranslate2"])

@@ -75,7 +75,7 @@ class PackedEngine:
             raise ValueError("this model has no packed forward")
         with torch.no_grad():
             weights = {name: weight.detach() for name, weight in tower.weights().items()}
-            _check_finite(weights)
+            check_finite(weights)
             self.model = make_packed(shape, weights, make, decoder=tower.head.needs_decoder)
         self.head = tower.head
 
@@ -102,7 +102,7 @@ class PaddedEngine:
             return self.tower.raw(input_ids.to(device), mask.to(device))
 
 
-def _check_finite(weights: dict[str, Tensor]) -> None:
+def check_finite(weights: dict[str, Tensor]) -> None:
     """Raise NonFiniteError if a weight is not finite: a prepared product with a ReLU would make 0 of it."""
     for name, weight in weights.items():
         if not bool(weight.isfinite().all()):

@@ -1,7 +1,9 @@
 """Vectors and folders kept on disk for the next time."""
 
+import atexit
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -42,26 +44,25 @@ def kept_vectors(file: Path | None, make: Callable[[], Vectors]) -> Vectors:
     return vectors
 
 
-def kept_folder(folder: Path, make: Callable[[Path], None]) -> "tuple[Path, tempfile.TemporaryDirectory[str] | None]":
+def kept_folder(folder: Path, make: Callable[[Path], None]) -> Path:
     """Return a folder; where it is not there, make it and keep it.
 
-    Where it cannot be kept, a warning says so, and it is a temporary one that lives as long as the second result.
+    Where it cannot be kept, a warning says so, and a temporary one lasts until Python ends.
 
     Args:
         folder: Where it is kept, under a name that says all that decides it.
         make: Fills an empty folder.
     """
-    if folder.is_dir():
-        return folder, None
-    try:
-        with atomic_folder(folder) as temporary:
-            make(temporary)
-        return folder, None
-    except OutputError as error:
-        logger.warning("a folder is not kept for the next time: %s", error)
-        keeper = tempfile.TemporaryDirectory(prefix="tercet-")
-        make(Path(keeper.name))
-        return Path(keeper.name), keeper
+    if not folder.is_dir():
+        try:
+            with atomic_folder(folder) as temporary:
+                make(temporary)
+        except OutputError as error:
+            logger.warning("a folder is not kept for the next time: %s", error)
+            folder = Path(tempfile.mkdtemp(prefix="tercet-"))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            make(folder)
+    return folder
 
 
 def cache_folder() -> Path:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tercet.encoder.batches import batches_by_length, pad
-from tercet.encoder.engine import AUTOCAST, BROKEN, PACKED
+from tercet.encoder.engine import AUTOCAST, BROKEN, PACKED, check_finite
 from tercet.encoder.generator import head_scale
 from tercet.encoder.onestep import first_decoder_output
 from tercet.encoder.pack import Pack
@@ -85,6 +85,7 @@ class Discriminator:
 
 def _packed(model: "T5ForConditionalGeneration", shape: T5Shape, precision: str) -> FirstOutputs:
     weights = {name: weight.detach() for name, weight in model.named_parameters()}
+    check_finite(weights)
     packed = PackedT5WithDecoder(shape.without_dropout(), weights, PACKED[precision])
 
     def first_outputs(rows: Sequence[Sequence[int]]) -> Tensor:

@@ -102,15 +102,17 @@ class CTranslate2Engine:
 
         self._ctranslate2 = library
         self._compute_type = {"exact": "float32", "fast": "bfloat16", "int8": "int8"}[precision]
+        if self._compute_type not in library.get_supported_compute_types("cpu"):
+            self._compute_type = "float32"
         self._end = str(model.config.eos_token_id)
         key = sha256_of_json([fingerprint, self._compute_type, library.__version__])
-        self._folder, self._keeper = kept_folder(cache / key, lambda folder: self._convert(model, folder))
+        self._folder = kept_folder(cache / key, lambda folder: self._convert(model, folder))
         try:
             self._open()
         except RuntimeError as error:
             logger.warning("%s cannot be read and is made again: %s", self._folder, error)
             shutil.rmtree(self._folder)
-            self._folder, self._keeper = kept_folder(cache / key, lambda folder: self._convert(model, folder))
+            self._folder = kept_folder(cache / key, lambda folder: self._convert(model, folder))
 
     def __call__(self, rows: Rows, sampling: Sampling, *, num_samples: int, seed: int) -> list[list[list[int]]]:
         """Return so many texts of each prompt."""
