@@ -243,6 +243,81 @@ def train(
     _say(f"{result.encoder or run}")
 
 
+@app.command(
+    epilog="Examples:\n\n"
+    "    tercet synthesize sentences.txt --model my-synthesizer --out synthetic\n\n"
+    "    tercet synthesize hub:allenai/c4#en --split --set language=en --set max_sentences=100000 "
+    "--model mattymchen/nli-synthesizer-t5-base --leaks eval --out synthetic\n\n"
+    "    tercet synthesize --refilter synthetic --alpha 0.8\n\n"
+    "    tercet synthesize sentences.txt --strategy retrieval --model my-synthesizer --out retrieved\n\n"
+    "    tercet synthesize --compare synthetic retrieved"
+)
+def synthesize(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SENTENCES...",
+            help="Files with a sentence a row, or datasets (hub:ID#CONFIG@SPLIT), which are streamed. With --refilter "
+            "or --compare: folders that this command wrote.",
+        ),
+    ],
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="A synthesizer: an embedded name, a model folder, or a hub id.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for candidates/, triplets.jsonl, audit.json and rejects.jsonl.")
+    ] = None,
+    refilter: Annotated[
+        bool, typer.Option("--refilter", help="Filter the candidates of a folder again; nothing is generated.")
+    ] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Show what several folders have for the same sentences.")
+    ] = False,
+    strategy: Annotated[
+        str, typer.Option(help="generate, no-negatives, retrieval (BM25) or backtranslation.")
+    ] = "generate",
+    split: Annotated[bool, typer.Option("--split", help="Split documents into sentences first.")] = False,
+    alpha: Annotated[
+        float | None, typer.Option(help="The least probability that a pair is what it should be (0.9).")
+    ] = None,
+    leaks: Annotated[
+        list[Path] | None, typer.Option(help="A file or folder with evaluation texts, which are kept out.")
+    ] = None,
+    there: Annotated[str | None, typer.Option(help="For backtranslation: the model into the other language.")] = None,
+    back: Annotated[str | None, typer.Option(help="For backtranslation: the model back.")] = None,
+    column: Column = None,
+    seed: Annotated[int, typer.Option(min=0, help="What texts are drawn with.")] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any other setting: num_samples, top_p, language ..."),
+    ] = None,
+) -> None:
+    """Make triplets of sentences: write, judge, filter. Killed and started again, it goes on where it was."""
+    from tercet.synthesis import show
+
+    filters = {**parse_settings(settings or []), **({} if alpha is None else {"alpha": alpha})}
+    filters |= {"leaks": leaks} if leaks else {}
+    if compare:
+        show.comparison([Path(folder) for folder in inputs])
+        return
+    if refilter:
+        from tercet.synthesis.corpus import refilter as filter_again
+
+        for folder in inputs:
+            show.audit(filter_again(folder, **filters), Path(folder))
+        return
+    if model is None or out is None:
+        raise SettingError(f"{'--model' if model is None else '--out'}: is missing. Give it a value.")
+    from tercet.checked import checked
+    from tercet.synthesis.corpus import synthesize as make_triplets
+    from tercet.synthesis.settings import SynthesisSettings
+
+    columns = {} if column is None else {"columns": {"text": column}}
+    sources = [{"path": path, "stream": path.startswith("hub:"), **columns} for path in inputs]
+    named = {"sentences": sources, "model": model, "strategy": strategy, "split": split, "there": there, "back": back}
+    show.audit(make_triplets(checked(SynthesisSettings, {**named, **filters}), out, seed=seed, progress=True), out)
+
+
 @data_app.callback()
 def data() -> None:
     """Get evaluation data."""
@@ -285,8 +360,9 @@ def leaks(
     import json
 
     from tercet.evaluate import choose_tasks, data_root
-    from tercet.leaks import LEAST_WORDS, find_leaks
+    from tercet.leaks import find_leaks
     from tercet.recipe import read_recipe
+    from tercet.rows.words import LEAST_WORDS
 
     found = find_leaks(read_recipe(recipe), data_root(folder, choose_tasks("sts")), progress=True)
     if as_json:

@@ -4,13 +4,16 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from tercet.errors import OutputError
+
+_TEMPORARY = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile makes them, beside what they become
 
 
 @contextlib.contextmanager
@@ -63,6 +66,20 @@ def move_file(path: Path, target: Path) -> None:
     with target_errors(target):
         path.replace(target)
         _sync_folder(target.parent)
+
+
+def remove_temporaries(folder: Path, *, of: Collection[str] | None = None) -> None:
+    """Remove what a kill left half-written in a folder.
+
+    Args:
+        folder: The folder.
+        of: What was to be written, by name; anything where None, for folders where nobody else keeps files.
+    """
+    with target_errors(folder):
+        for path in folder.glob(".*"):
+            match = _TEMPORARY.fullmatch(path.name)
+            if match and (of is None or match[1] in of):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def write_json(path: Path, value: object) -> None:

@@ -1,12 +1,7 @@
 """Leaks: training texts that stand in the evaluation data."""
 
-import json
-import re
-import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tercet.errors import InputError
 from tercet.progress import progress_bar
@@ -14,13 +9,10 @@ from tercet.recipe import Recipe
 from tercet.rows.kinds import texts_of
 from tercet.rows.settings import RowSettings
 from tercet.rows.sources import open_rows
+from tercet.rows.words import LEAST_WORDS, as_words, texts_below
 from tercet.stages.stage import REFERENCE
 
-LEAST_WORDS = 4
-"""Texts with fewer words are not looked for: names and single words stand everywhere."""
-
 _EXAMPLES = 5
-_LABEL = re.compile(r"[A-Z]+:\w+ ")  # before the questions of TREC
 
 
 @dataclass
@@ -54,7 +46,7 @@ def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[st
     Raises:
         InputError: The folder is not there, or holds nothing.
     """
-    known = evaluation_texts(data)
+    known = texts_below(data)
     if not known:
         raise InputError(f"{data}: holds no evaluation texts. Name the folder with --data.")
     sources = {
@@ -84,39 +76,3 @@ def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[st
                         leaks.examples += [text] if len(leaks.examples) < _EXAMPLES else []
             advance(1)
     return found
-
-
-def evaluation_texts(data: Path) -> set[str]:
-    """Return all texts in the files below a folder, as words."""
-    return {as_words(text) for file in sorted(data.rglob("*")) if file.is_file() for text in _cells(file)} - {""}
-
-
-def as_words(text: str) -> str:
-    """Return the words of a text: no capital letters, no punctuation, one blank between two."""
-    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).lower()))
-
-
-def _cells(file: Path) -> Iterator[str]:
-    """Yield whatever may be a text in a file: values of JSON, cells of a table, whole lines."""
-    content = file.read_bytes()
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = content.decode("latin-1")
-    if file.suffix == ".json":
-        yield from _strings(json.loads(text))
-        return
-    for line in text.splitlines():
-        if file.suffix == ".jsonl":
-            yield from _strings(json.loads(line))
-            continue
-        yield from line.split("\t")
-        yield _LABEL.sub("", line, count=1)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _strings(part)

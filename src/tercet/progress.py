@@ -19,12 +19,12 @@ class Advance(Protocol):
 
 
 @contextlib.contextmanager
-def progress_bar(label: str, *, total: int, unit: str, enabled: bool = True) -> Iterator[Advance]:
+def progress_bar(label: str, *, total: int | None, unit: str, enabled: bool = True) -> Iterator[Advance]:
     """Show a bar while the block runs, and yield the function that advances it.
 
     Args:
         label: What is going on.
-        total: How many there are in all.
+        total: How many there are in all; None where nobody knows.
         unit: What is counted.
         enabled: Whether anything is shown.
     """

@@ -1,23 +1,21 @@
 """The recipe: a YAML file that says where to start, a list of stages, and what to evaluate."""
 
-import difflib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from tercet.checked import checked
 from tercet.errors import InputError, SettingError
 from tercet.stages.kinds import KINDS
 from tercet.stages.stage import REFERENCE, StageSettings
 from tercet.stages.trained import StartSettings
-
-_Settings = TypeVar("_Settings", bound=BaseModel)
 
 _START = {"start", "tokenizer", "revision", "convert_pickle"}
 """What a stage takes from the top of the recipe where it does not name a start of its own."""
@@ -123,7 +121,7 @@ def read_recipe(path: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
 
 
 def _check(content: dict[str, Any], *, default_name: str) -> Recipe:
-    top = _validated(RecipeFile, content, [])
+    top = checked(RecipeFile, content, [])
     stages: list[Stage] = []
     for number, given in enumerate(top.stages):
         stage = _check_stage(given, number, top)
@@ -159,40 +157,7 @@ def _check_stage(given: dict[str, Any], number: int, top: RecipeFile) -> Stage:
         start = {} if values.get("start") else top.model_dump(include=_START)
         given_values = {key: value for key, value in values.items() if key not in _START or value is not None}
         values = {**start, **given_values, "encoder": {**top.encoder, **own} if isinstance(own, dict) else own}
-    return Stage(name, kind, _validated(settings_class, values, ["stages", name, kind]))
-
-
-def _validated(settings: type[_Settings], value: Any, where: list[str]) -> _Settings:
-    try:
-        return settings.model_validate(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join([*where, *map(str, first["loc"])]) or "the recipe"
-        if first["type"] == "extra_forbidden":
-            known = _fields_at(settings, first["loc"][:-1])
-            near = difflib.get_close_matches(str(first["loc"][-1]), known, n=3) or known
-            raise SettingError(f"{path}: there is no such setting. Known here: {', '.join(near)}.") from error
-        if first["type"] == "missing":
-            raise SettingError(f"{path}: is missing. Give it a value.") from error
-        given = "" if isinstance(first["input"], dict | list) else f" {first['input']!r}"
-        problem = first["msg"].removeprefix("Value error, ").rstrip(".")
-        raise SettingError(f"{path}{given}: {problem}. Mend the recipe or --set it.") from error
-
-
-def _fields_at(settings: type[BaseModel], where: Sequence[int | str]) -> list[str]:
-    """Return the names of the settings at a place below a model."""
-    for part in where:
-        if isinstance(part, str) and part in settings.model_fields:
-            inner = list(_models_in(settings.model_fields[part].annotation))
-            settings = inner[0] if inner else settings
-    return list(settings.model_fields)
-
-
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for part in get_args(annotation):
-        yield from _models_in(part)
+    return Stage(name, kind, checked(settings_class, values, ["stages", name, kind]))
 
 
 def _change(content: dict[str, Any], change: str) -> None:

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import platform
-import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,12 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from tercet.errors import OutputError, SettingError
-from tercet.files import atomic_folder, atomic_write, sha256_of_file, sha256_of_folder, target_errors
+from tercet.files import (
+    atomic_folder,
+    atomic_write,
+    remove_temporaries,
+    sha256_of_file,
+    sha256_of_folder,
+    target_errors,
+)
 
 RECIPE, DESCRIPTION, METRICS, RESULTS, ENCODER = "recipe.yaml", "run.json", "metrics.jsonl", "results.json", "encoder"
 
 _LOCK = ".lock"
-_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")  # as tempfile makes them, beside what they become
 
 OnLog = Callable[[dict[str, Any]], None]
 
@@ -45,10 +50,8 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _sweep(folder: Path) -> None:
     """Remove what a kill left half-written."""
-    with target_errors(folder):
-        for path in (*folder.glob(".*"), *folder.glob("stages/*/.*"), *folder.glob("teachers/*/.*")):
-            if _TEMPORARY.fullmatch(path.name):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in (folder, folder / "candidates", *folder.glob("stages/*"), *folder.glob("teachers/*")):
+        remove_temporaries(path)
 
 
 def machine() -> dict[str, Any]:

@@ -17,14 +17,15 @@ class Shards:
 
     Args:
         folder: Where the shards are kept until the work is done.
-        plan: Everything that decides what the shards hold. Shards of another plan are thrown away.
+        plan: Everything that decides what the shards hold. Shards of another plan are of no use.
         ending: What a shard's file is called after its number.
+        replace: Whether shards of another plan are thrown away, or are an error.
 
     Raises:
         OutputError: The folder cannot be made, or is there and holds something else.
     """
 
-    def __init__(self, folder: Path, *, plan: dict[str, object], ending: str) -> None:
+    def __init__(self, folder: Path, *, plan: dict[str, object], ending: str, replace: bool = True) -> None:
         self.folder = folder
         self.ending = ending
         self._removed = folder.with_name(f".{folder.name}.removed")
@@ -33,6 +34,10 @@ class Shards:
             shutil.rmtree(self._removed, ignore_errors=True)
             if folder.exists() and not marker.exists():
                 _check_ours(folder)
+                if not replace and any(folder.iterdir()):
+                    raise OutputError(
+                        f"{folder}: holds what other inputs or settings made. Name another target, or remove it."
+                    )
                 logger.warning("%s holds the start of other work, which is thrown away", folder)
                 self.remove()
             folder.mkdir(exist_ok=True)

@@ -26,6 +26,8 @@ MODULES = [
     "tercet.embed",
     "tercet.pipeline",
     "tercet.search",
+    "tercet.synthesis.synthesizer",
+    "transformers.generation.utils",
 ]
 
 

@@ -32,7 +32,7 @@ def test_importing_tercet_imports_nothing_heavy(python, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "args", [["--help"], *([command, "--help"] for command in ("embed", "search", "export", "train"))]
+    "args", [["--help"], *([command, "--help"] for command in ("embed", "search", "export", "train", "synthesize"))]
 )
 def test_help_imports_nothing_heavy(python, tmp_path, args):
     code = f"""
@@ -48,6 +48,10 @@ except SystemExit as end:
     assert loaded == []
     assert "Usage" in out
     assert re.search(r"--model|--run|embed", out)
+
+
+def test_filtering_again_imports_nothing_heavy(python, tmp_path):
+    assert heavy_modules(python, tmp_path, "import tercet.synthesis.show, tercet.synthesis.corpus")[0] == []
 
 
 def test_a_heavy_import_would_be_noticed(python, tmp_path):

@@ -6,8 +6,9 @@ import pytest
 import yaml
 
 from tercet import InputError
-from tercet.leaks import as_words, evaluation_texts, find_leaks
+from tercet.leaks import find_leaks
 from tercet.recipe import read_recipe
+from tercet.rows.words import as_words, texts_below
 
 
 @pytest.fixture
@@ -56,4 +57,4 @@ def test_an_empty_folder_is_refused(recipe, tmp_path):
 
 def test_words_are_compared(data):
     assert as_words("  It's — a “TEST”, №1! ") == "it s a test no1"
-    assert {"a man plays the guitar", "how did cafés begin in paris", "two dogs run on snow"} <= evaluation_texts(data)
+    assert {"a man plays the guitar", "how did cafés begin in paris", "two dogs run on snow"} <= texts_below(data)

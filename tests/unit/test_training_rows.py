@@ -476,3 +476,57 @@ def test_real_files_are_read():
         assert anchors == {premise for premise, of in labels.items() if of >= {"entailment", "contradiction"}}
     captions = [json.loads(line)["same_image"] for line in (folder / "captions.jsonl").read_text().splitlines()]
     assert open_rows(folder / "captions.jsonl", kind="triplets").num_rows == sum(len(texts) - 1 for texts in captions)
+
+
+# A share of a source.
+
+
+def numbered_pairs(num):
+    return [{"anchor": f"anchor {i}", "positive": f"positive {i}"} for i in range(num)]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_a_share_has_about_so_many_rows_and_lies_within_every_larger_share(tmp_path, ending):
+    path = write(tmp_path / f"pairs.{ending}", numbered_pairs(400))
+    shares = [0.2, 0.4, 0.6, 1.0]
+    chosen = [rows_of({"path": path, "share": share}) for share in shares]
+    for share, rows in zip(shares, chosen, strict=True):
+        assert abs(len(rows) - 400 * share) < 5 * (400 * share * (1 - share)) ** 0.5 + 1
+        assert set(rows) <= set(chosen[-1])
+    assert set(chosen[0]) < set(chosen[1]) < set(chosen[2]) < set(chosen[3])
+
+
+def test_what_a_share_leaves_out_is_counted_and_the_rest_can_be_read_in_any_order(tmp_path):
+    sets = [{"texts": [f"{i} a", f"{i} b", f"{i} c"]} for i in range(200)]
+    rows = open_rows({"path": write(tmp_path / "sets.jsonl", sets), "share": 0.5}, kind="triplets")
+    counts = counts_of(rows)
+    assert counts["rows"] + counts["not_chosen"] == 400
+    assert counts["rows"] == rows.num_rows == len(list(rows))
+    seen = {row.anchor for batch in rows.batches(batch=2, seed=1, epochs=1) for row in batch}
+    assert seen == {row.anchor for row in rows}
+
+
+def test_a_share_of_labelled_pairs_keeps_premises_whole(tmp_path):
+    labels = ("entailment", "contradiction")
+    pairs = [
+        {"premise": f"premise {i}", "hypothesis": f"{label} {i}", "label": label}
+        for i in range(200)
+        for label in labels
+    ]
+    rows = rows_of({"path": write(tmp_path / "nli.tsv", pairs), "share": 0.5})
+    assert 60 < len(rows) < 140
+    assert all(row.negatives == (row.positive.replace(*labels),) for row in rows)
+
+
+def test_rows_and_runs_of_before_are_the_same_where_no_share_is_given(tmp_path):
+    path = write(tmp_path / "pairs.jsonl", numbered_pairs(5))
+    whole = open_rows(path, kind="triplets").describe()
+    assert open_rows({"path": path, "share": 1.0}, kind="triplets").describe() == whole
+    assert open_rows({"path": path, "share": 0.9}, kind="triplets").describe()["sha256"] != whole["sha256"]
+    assert "share" not in RowSettings.of(path).model_dump(mode="json")["sources"][0]
+
+
+@pytest.mark.parametrize("share", [0, -1, 1.5])
+def test_a_share_is_above_0_and_at_most_1(tmp_path, share):
+    with pytest.raises(SettingError, match="share"):
+        rows_of({"path": "x.tsv", "share": share})

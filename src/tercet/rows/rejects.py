@@ -1,6 +1,7 @@
 """What happens to bad rows: they end everything, or are counted, told of in a file, and left out."""
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from tercet.errors import InputError, RowError
 from tercet.files import atomic_write, target_errors
 from tercet.rows.columns import UnknownColumns
 from tercet.rows.entries import Entry
-from tercet.rows.kinds import Row
+from tercet.rows.kinds import LabelledPair, Row, texts_of
 from tercet.rows.records import BadRecord, RecordReader
 from tercet.rows.settings import RowSettings
 
@@ -25,12 +26,16 @@ class Gate:
         name: The source, as messages name it.
         reader: Makes rows of its records.
         settings: What happens to bad rows.
+        share: How much of the good ones is let through.
     """
 
-    def __init__(self, name: str, reader: RecordReader, settings: RowSettings) -> None:
+    def __init__(self, name: str, reader: RecordReader, settings: RowSettings, *, share: float = 1.0) -> None:
         self.name = name
         self.reader = reader
         self.counts = {"num_read": 0, "num_bad": 0, "num_unlabelled": 0, "num_rows": 0}
+        if share < 1:
+            self.counts["num_not_chosen"] = 0
+        self._share = share
         self._skip = settings.on_error == "skip"
         self._max_bad_fraction = settings.max_bad_fraction
         self._last_line = 0
@@ -52,12 +57,13 @@ class Gate:
                 raise RowError(f"{self.name}:{entry.line}: {error}") from error
             if problem and not self._skip:
                 raise RowError(f"{self.name}:{entry.line}: {problem} Or leave such rows out: on_error: skip.")
+            chosen = self._share == 1 or not found or _is_chosen(found[0], self._share)
             if entry.line > self._last_line:
                 self._last_line = entry.line
-                self._count(found, problem)
+                self._count(found, problem, chosen)
                 if problem:
                     reject({"file": self.name, "line": entry.line, "reason": problem, "raw": _raw(entry)})
-            if found:
+            if found and chosen:
                 yield entry, found
 
     def check_fraction(self) -> None:
@@ -69,9 +75,9 @@ class Gate:
                 f"{self._max_bad_fraction} allows. Fix the file, or see `rejects` for the reasons."
             )
 
-    def _count(self, found: list[Row], problem: str) -> None:
+    def _count(self, found: list[Row], problem: str, chosen: bool) -> None:
         self.counts["num_read"] += 1
-        self.counts["num_rows"] += len(found)
+        self.counts["num_rows" if chosen else "num_not_chosen"] += len(found)
         self.counts["num_bad"] += bool(problem)
         self.counts["num_unlabelled"] += not (found or problem)
 
@@ -114,6 +120,13 @@ class RejectFile:
         self._told.add(place)
         with target_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
             stream.write(_line(reject))
+
+
+def _is_chosen(row: Row, share: float) -> bool:
+    """Return whether a row is among this share of all rows: its place between 0 and 1 is a hash of what it says."""
+    texts = (row.premise,) if isinstance(row, LabelledPair) else texts_of(row)
+    digest = hashlib.blake2b("\0".join(texts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") < share * 2**64
 
 
 def _line(reject: Reject) -> str:

@@ -52,6 +52,10 @@ class SourceSettings(_Settings):
     """The share of rows (or batches) from this source, in proportion to the others' weights. All sources have one or
     none; without, an epoch has every row once."""
 
+    share: float = Field(default=1.0, gt=0, le=1, exclude_if=lambda share: share == 1)
+    """How much of it is used: records are chosen by a hash of their texts, so those of a share are among those of every
+    larger one. Labelled pairs are chosen by their premise."""
+
     nli_negatives: int = Field(default=1, ge=1)
     """Labelled pairs to triplets: at most so many contradictions of the premise go with an entailment."""
 

@@ -81,7 +81,7 @@ class Source:
     def describe(self) -> dict[str, Any]:
         """Return what it is, what was found in it, and what was chosen about it."""
         reader = self.gate.reader
-        chosen = {"weight", "labels", "nli_negatives", "nli_pairs"} & self.settings.model_fields_set
+        chosen = {"weight", "share", "labels", "nli_negatives", "nli_pairs"} & self.settings.model_fields_set
         return {
             "path": self.settings.path,
             **self.origin,
@@ -117,6 +117,10 @@ class Rows:
             else:
                 for _, rows in source.gate.rows(source.records.entries(), self._rejects.append):
                     yield from rows
+
+    def apart(self) -> "list[Rows]":
+        """Return the rows of each source by themselves."""
+        return [Rows([source], self._settings, kind=self._kind, rejects=self._rejects) for source in self._sources]
 
     def describe(self) -> dict[str, Any]:
         """Return what the rows are, as JSON: sources, hashes and counts; of a stream the counts so far."""
@@ -215,11 +219,11 @@ def _open(own: SourceSettings, wanted: RowKind, settings: RowSettings, reject: C
     if own.is_hub:
         name = HubName.parse(own.path)
         dataset = HubRecords(name, revision=own.revision, stream=own.stream)
-        source = Source(own, dataset, Gate(str(name), reader, settings), {"revision": dataset.commit})
+        source = Source(own, dataset, Gate(str(name), reader, settings, share=own.share), {"revision": dataset.commit})
     else:
         file_format = _format(own)
         file = open_file(Path(own.path), file_format, names=own.columns if isinstance(own.columns, list) else None)
-        source = Source(own, file, Gate(own.path, reader, settings), {"format": file_format})
+        source = Source(own, file, Gate(own.path, reader, settings, share=own.share), {"format": file_format})
     _choose_columns(source)
     if not own.stream:
         _read(source, wanted, reject)

@@ -1,6 +1,6 @@
 """The table of all kinds of stages."""
 
-from tercet.stages import classify, contrast, denoise, distill, synthesizer, tokenizer
+from tercet.stages import classify, contrast, denoise, distill, synthesize, synthesizer, tokenizer
 from tercet.stages.stage import Kind
 
 KINDS: dict[str, Kind] = {
@@ -10,5 +10,6 @@ KINDS: dict[str, Kind] = {
     "contrast": contrast.KIND,
     "classify": classify.KIND,
     "synthesizer": synthesizer.KIND,
+    "synthesize": synthesize.KIND,
 }
 """A kind by its name in a recipe."""

@@ -1,0 +1,54 @@
+"""Settings from what a user wrote, with errors that name the path of a key."""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from tercet.errors import SettingError
+
+_Settings = TypeVar("_Settings", bound=BaseModel)
+
+
+def checked(settings: type[_Settings], value: Any, where: Sequence[str] = ()) -> _Settings:
+    """Return settings from what a user wrote.
+
+    Args:
+        settings: What they are to be.
+        value: A mapping.
+        where: The path of the mapping in what the user wrote.
+
+    Raises:
+        SettingError: A key is unknown, missing or has a value that does not fit; the message has its path.
+    """
+    try:
+        return settings.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join([*where, *map(str, first["loc"])]) or "settings"
+        if first["type"] == "extra_forbidden":
+            known = _fields_at(settings, first["loc"][:-1])
+            near = difflib.get_close_matches(str(first["loc"][-1]), known, n=3) or known
+            raise SettingError(f"{path}: there is no such setting. Known here: {', '.join(near)}.") from error
+        if first["type"] == "missing":
+            raise SettingError(f"{path}: is missing. Give it a value.") from error
+        given = "" if isinstance(first["input"], dict | list) else f" {first['input']!r}"
+        problem = first["msg"].removeprefix("Value error, ").rstrip(".")
+        raise SettingError(f"{path}{given}: {problem}. Mend the recipe or --set it.") from error
+
+
+def _fields_at(settings: type[BaseModel], where: Sequence[int | str]) -> list[str]:
+    """Return the names of the settings at a place below a model."""
+    for part in where:
+        if isinstance(part, str) and part in settings.model_fields:
+            inner = list(_models_in(settings.model_fields[part].annotation))
+            settings = inner[0] if inner else settings
+    return list(settings.model_fields)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)

@@ -1,0 +1,74 @@
+"""Texts as words, so that those of two files can be compared: capital letters and punctuation make no difference."""
+
+import csv
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tercet.errors import InputError
+from tercet.rows.entries import unreadable
+from tercet.rows.formats import read_records
+
+LEAST_WORDS = 4
+"""Texts with fewer words are not looked for: names and single words stand everywhere."""
+
+_LABEL = re.compile(r"[A-Z]+:\w+ ")  # before the questions of TREC
+
+
+def texts_below(path: Path) -> set[str]:
+    """Return all texts in a file, or in the files below a folder, as words.
+
+    Raises:
+        InputError: A file cannot be read.
+    """
+    files = [file for file in sorted(path.rglob("*")) if file.is_file()] if path.is_dir() else [path]
+    return {as_words(text) for file in files for text in _cells(file)} - {""}
+
+
+def as_words(text: str) -> str:
+    """Return the words of a text: no capital letters, no punctuation, one blank between two."""
+    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).lower()))
+
+
+def _cells(file: Path) -> Iterator[str]:
+    """Yield whatever may be a text in a file: values of JSON and Parquet, cells of a table, whole lines."""
+    if file.suffix == ".parquet":
+        for _, record in read_records(file):
+            yield from _strings(record)
+        return
+    try:
+        content = file.read_bytes()
+        text = content.decode("utf-8-sig")
+    except OSError as error:
+        raise unreadable(file, error) from error
+    except UnicodeDecodeError:
+        text = content.decode("latin-1")
+    if file.suffix == ".json":
+        yield from _strings(_json(file, text))
+        return
+    for line in text.splitlines():
+        if file.suffix == ".jsonl":
+            yield from _strings(_json(file, line))
+            continue
+        yield from line.split("\t")
+        if file.suffix == ".csv" and "\t" not in line:  # some files of that name have tabs
+            yield from next(csv.reader([line]), [])
+        yield _LABEL.sub("", line, count=1)
+
+
+def _json(file: Path, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{file}: is not JSON ({error}). Mend or remove it.") from error
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _strings(part)

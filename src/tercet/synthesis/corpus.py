@@ -1,0 +1,206 @@
+"""The verb `synthesize`: sentences become triplets, in shards that survive a kill, filtered as often as one likes."""
+
+import json
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tercet.checked import checked
+from tercet.errors import InputError
+from tercet.files import atomic_write, remove_temporaries, target_errors, write_json
+from tercet.progress import progress_bar
+from tercet.shards import Shards, in_shards
+from tercet.synthesis.candidates import Candidate, as_line, read_candidates, write_candidates
+from tercet.synthesis.filters import Filter
+from tercet.synthesis.sentences import Sentences
+from tercet.synthesis.settings import FilterSettings, SentenceSettings, SynthesisSettings
+from tercet.synthesis.strategies import STRATEGIES, Maker, Model, make_candidates
+
+CANDIDATES, TRIPLETS, AUDIT, REJECTS = "candidates", "triplets.jsonl", "audit.json", "rejects.jsonl"
+
+_ENDING = ".parquet"
+_MADE = "made.json"
+"""In the folder of the candidates when all of them are there: what they were made of."""
+
+
+def synthesize(
+    settings: SynthesisSettings,
+    out: str | Path,
+    *,
+    candidates: Path | None = None,
+    model: Model | None = None,
+    sentences: Sentences | None = None,
+    seed: int = 0,
+    replace: bool = False,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Make triplets of sentences.
+
+    `out` gets `candidates/` (all of them, with their probabilities), `triplets.jsonl` (those that were accepted),
+    `audit.json`, and `rejects.jsonl` (rows that could not be read). Killed and called again with the same sentences,
+    model and settings, it goes on behind the last finished shard and writes the same bytes.
+
+    Args:
+        settings: Everything that can be chosen.
+        out: The folder.
+        candidates: Another place for the candidates.
+        model: What generates and discriminates, in place of loading the one that the settings name.
+        sentences: The sentences, where they are open already.
+        seed: What draws are made from, with the number of a shard.
+        replace: Whether candidates of other settings that are in the way are thrown away.
+        progress: Whether a bar is shown.
+
+    Returns:
+        The audit, as it is in the file.
+
+    Raises:
+        TercetError: An input, a setting or the model is not as it should be, or the target cannot be written.
+    """
+    out = Path(out)
+    filters = FilterSettings(**settings.part(FilterSettings))
+    # before any work, because files with evaluation texts may not be there; what it has seen would be remembered twice
+    preview = Filter(filters.model_copy(update={"deduplicate": False}))
+    candidates = candidates or out / CANDIDATES
+    for folder in (out, candidates.parent):
+        with target_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+    sentences = sentences or Sentences(SentenceSettings(**settings.part(SentenceSettings)), rejects=out / REJECTS)
+    model = model or _load(settings)
+    maker = STRATEGIES[settings.strategy](settings, model, sentences)
+    plan = _plan(settings, model, sentences, maker, seed)
+    shards = Shards(candidates, plan=plan, ending=_ENDING, replace=replace)
+    remove_temporaries(shards.folder)
+    num_shards = _make(shards, sentences, maker, model, preview, settings, seed=seed, progress=progress)
+    if not sentences.tally.num_kept:
+        raise InputError(
+            f"{settings.sentences[0].path}: none of {sentences.tally.num:,} sentences is of use: see the rules for "
+            "length and language. Set split: true where the texts are documents."
+        )
+    made = {"strategy": settings.strategy, "seed": seed, "num_shards": num_shards, "sentences": sentences.audit()}
+    write_json(shards.folder / _MADE, made)
+    return _filter(shards.folder, out, filters)
+
+
+def refilter(folder: str | Path, **changes: Any) -> dict[str, Any]:
+    """Filter the candidates in a folder again, without generating.
+
+    Args:
+        folder: What `synthesize` wrote.
+        **changes: Settings of the filter in place of those of the last time: see `FilterSettings`.
+
+    Returns:
+        The audit.
+
+    Raises:
+        InputError: The folder does not hold all candidates.
+        SettingError: There is no such setting, or its value does not fit.
+    """
+    folder = Path(folder)
+    last = read_audit(folder)["filters"]["settings"]
+    return _filter(folder / CANDIDATES, folder, checked(FilterSettings, {**last, **changes}))
+
+
+def read_audit(folder: Path) -> dict[str, Any]:
+    """Return the audit in a folder that `synthesize` wrote.
+
+    Raises:
+        InputError: There is none.
+    """
+    return _read_json(folder / AUDIT)
+
+
+def _make(
+    shards: Shards,
+    sentences: Sentences,
+    maker: Maker,
+    model: Model,
+    preview: Filter,
+    settings: SynthesisSettings,
+    *,
+    seed: int,
+    progress: bool,
+) -> int:
+    """Make the candidates that are not there yet, and return how many shards there are."""
+    start_s, num_done, number = time.monotonic(), 0, -1
+    with progress_bar("synthesizing", total=sentences.rows.num_rows, unit="rows", enabled=progress) as advance:
+        for number, shard in enumerate(in_shards(iter(sentences), settings.shard_sentences)):
+            num_new, num_done = sentences.num_rows - num_done, sentences.num_rows
+            if shards.is_done(number):
+                advance(num_new, earlier=True)
+                continue
+            shard_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+            first = number * settings.shard_sentences
+            made = make_candidates(shard, maker=maker, model=model, first=first, seed=shard_seed)
+            write_candidates(shards.path(number), made)
+            preview.accept(made)
+            num = preview.tally.num_kept
+            rate, share = num / (time.monotonic() - start_s), num / max(preview.tally.num, 1)
+            advance(num_new, note=f"{num:,} accepted ({share:.0%}, {rate:.2f}/s)")
+        advance(sentences.num_rows - num_done)
+    return number + 1
+
+
+def _plan(
+    settings: SynthesisSettings, model: Model, sentences: Sentences, maker: Maker, seed: int
+) -> dict[str, object]:
+    """Return everything that decides the candidates."""
+    about = SentenceSettings(**settings.part(SentenceSettings)).model_dump(mode="json", exclude={"sentences"})
+    packages = [name for name, used in (("sentencex", settings.split), ("py3langid", settings.language)) if used]
+    return {
+        "sentences": sentences.rows.describe()["sha256"],
+        **about,
+        "packages": {name: version(name) for name in packages},
+        "model": model.fingerprint(),
+        "strategy": settings.strategy,
+        "num_samples": settings.num_samples,
+        "maker": maker.plan,
+        "shard_sentences": settings.shard_sentences,
+        "seed": seed,
+    }
+
+
+def _filter(candidates: Path, out: Path, settings: FilterSettings) -> dict[str, Any]:
+    """Write the accepted candidates and the audit."""
+    made = _read_json(candidates / _MADE)
+    remove_temporaries(out, of=(TRIPLETS, AUDIT, REJECTS))
+    chosen = Filter(settings)
+    with atomic_write(out / TRIPLETS) as stream:
+        for shard in _shards_of(candidates, made["num_shards"]):
+            stream.writelines(map(as_line, chosen.accept(shard)))
+    filters = {"settings": settings.model_dump(mode="json"), **chosen.tally.as_json()}
+    audit = {**made, "filters": filters, "num_triplets": chosen.tally.num_kept}
+    write_json(out / AUDIT, audit)
+    return audit
+
+
+def _shards_of(folder: Path, num: int) -> Iterator[list[Candidate]]:
+    for number in range(num):
+        yield [*read_candidates(folder / f"{number:06d}{_ENDING}")]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}). Name a folder that `tercet synthesize` has finished."
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{path}: is not JSON ({error}). Run `tercet synthesize` again.") from error
+    return content
+
+
+def _load(settings: SynthesisSettings) -> Model:
+    from tercet.synthesis.synthesizer import Synthesizer
+
+    return Synthesizer.load(
+        settings.model,
+        revision=settings.revision,
+        engine=settings.engine,
+        convert_pickle=settings.convert_pickle,
+        precision=settings.precision,
+    )

@@ -1,0 +1,114 @@
+"""The filter: small rules, each with a name; a candidate is accepted where all of them hold."""
+
+from collections.abc import Callable, Iterable, Set
+from functools import partial
+
+from tercet.rows.words import LEAST_WORDS, as_words, texts_below
+from tercet.synthesis.audit import Tally
+from tercet.synthesis.candidates import Candidate
+from tercet.synthesis.seen import Seen
+from tercet.synthesis.settings import FilterSettings
+
+_DUPLICATE = "duplicate"
+
+Rule = Callable[[Candidate], bool]
+"""Whether a candidate may stay."""
+
+
+def has_texts(candidate: Candidate) -> bool:
+    """No hypothesis is empty."""
+    return all(text and not text.isspace() for text in candidate.hypotheses())
+
+
+def has_words(candidate: Candidate, *, at_least: int) -> bool:
+    """Every hypothesis has so many words."""
+    return all(len(text.split()) >= at_least for text in candidate.hypotheses())
+
+
+def has_right_labels(candidate: Candidate) -> bool:
+    """The positive is rather true than false, the negative rather false than true."""
+    return all(probability > 0.5 for probability in _sureness(candidate))
+
+
+def is_sure(candidate: Candidate, *, alpha: float) -> bool:
+    """The positive is true and the negative false, with at least this probability."""
+    return all(probability >= alpha for probability in _sureness(candidate))
+
+
+def is_apart(candidate: Candidate) -> bool:
+    """Neither the sentence nor a hypothesis is, less its last character, a part of the other."""
+    anchor = candidate.anchor
+    return not any(text[:-1] in anchor or anchor[:-1] in text for text in candidate.hypotheses())
+
+
+def has_two_meanings(candidate: Candidate) -> bool:
+    """Positive and negative are not the same text."""
+    return candidate.negative is None or as_words(candidate.positive) != as_words(candidate.negative)
+
+
+def is_no_leak(candidate: Candidate, *, known: Set[str]) -> bool:
+    """None of the texts is among those that are known; short ones are not looked for."""
+    texts = (as_words(text) for text in (candidate.anchor, *candidate.hypotheses()))
+    return not any(text in known for text in texts if text.count(" ") + 1 >= LEAST_WORDS)
+
+
+def rules_for(settings: FilterSettings) -> dict[str, Rule]:
+    """Return the rules that are wanted, in the order in which they are asked.
+
+    Raises:
+        InputError: A file with evaluation texts cannot be read.
+    """
+    known = {text for path in settings.leaks for text in texts_below(path)}
+    rules: dict[str, tuple[bool, Rule]] = {
+        "empty": (True, has_texts),
+        "short": (True, partial(has_words, at_least=settings.min_hypothesis_words)),
+        "label": (settings.argmax, has_right_labels),
+        "alpha": (settings.alpha > 0, partial(is_sure, alpha=settings.alpha)),
+        "contained": (settings.containment, is_apart),
+        "same": (True, has_two_meanings),
+        "leak": (bool(known), partial(is_no_leak, known=known)),
+    }
+    return {name: rule for name, (wanted, rule) in rules.items() if wanted}
+
+
+class Filter:
+    """Accepts candidates, and counts what each rule drops; the first rule that does not hold counts.
+
+    Args:
+        settings: Which rules there are.
+    """
+
+    def __init__(self, settings: FilterSettings) -> None:
+        self._rules = rules_for(settings)
+        self._seen = Seen() if settings.deduplicate else None
+        self.tally = Tally([*self._rules, *([_DUPLICATE] if settings.deduplicate else [])])
+
+    def accept(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Return the candidates that are accepted."""
+        good = []
+        for candidate in candidates:
+            broken = next((name for name, holds in self._rules.items() if not holds(candidate)), None)
+            if broken is None:
+                good.append(candidate)
+            else:
+                self.tally.drop(broken, candidate._asdict())
+        accepted = good
+        if self._seen is not None:
+            accepted = []
+            keys = ["\0".join(map(as_words, (row.anchor, *row.hypotheses()))) for row in good]
+            for candidate, is_new in zip(good, self._seen.add(keys), strict=True):
+                if is_new:
+                    accepted.append(candidate)
+                else:
+                    self.tally.drop(_DUPLICATE, candidate._asdict())
+        self.tally.num_kept += len(accepted)
+        return accepted
+
+
+def _sureness(candidate: Candidate) -> list[float]:
+    """Return how sure the discriminator is that each hypothesis is what it should be."""
+    true = candidate.positive_true
+    sure = [0.0 if true is None else true]
+    if candidate.negative is not None:
+        sure.append(0.0 if candidate.negative_true is None else 1.0 - candidate.negative_true)
+    return sure

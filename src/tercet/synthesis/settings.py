@@ -1,0 +1,115 @@
+"""What can be chosen about a synthetic corpus: its sentences, how triplets are made of them, which are accepted."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from tercet.rows.settings import SourceSettings
+from tercet.synthesis.sampling import Sampling
+
+Strategy = Literal["generate", "no-negatives", "retrieval", "backtranslation"]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str | Path | SourceSettings | Mapping) else value
+
+
+class SentenceSettings(BaseModel):
+    """Which sentences triplets are made of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    sentences: Annotated[list[SourceSettings], BeforeValidator(_as_list), Field(min_length=1)]
+    """Files and datasets, read in this order; of rows with several texts, each text."""
+
+    split: bool = False
+    """Whether the texts are documents, to be split into sentences first."""
+
+    language: str | None = None
+    """Keep sentences of this language only, by its code (`en`), which the splitter uses, too."""
+
+    min_premise_words: int = Field(default=8, ge=1)
+    """The fewest words of a sentence."""
+
+    max_premise_words: int | None = Field(default=64, ge=1)
+    """The most words of a sentence; null for no limit."""
+
+    max_sentences: int | None = Field(default=None, ge=1)
+    """The most sentences that are taken from each source."""
+
+    deduplicate: bool = True
+    """Whether a sentence is taken once, and a triplet accepted once; capital letters and punctuation do not count."""
+
+
+class FilterSettings(BaseModel):
+    """Which candidates are accepted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    argmax: bool = True
+    """Whether the discriminator must call the entailment true and the contradiction false."""
+
+    alpha: float = Field(default=0.9, ge=0, le=1)
+    """The least probability of `true` for an entailment, and of `false` for a contradiction."""
+
+    min_hypothesis_words: int = Field(default=5, ge=1)
+    """The fewest words of an entailment or contradiction."""
+
+    containment: bool = True
+    """Whether candidates are dropped where the sentence or hypothesis, less its last character, is in the other."""
+
+    deduplicate: bool = True
+    """Whether a triplet is accepted once."""
+
+    leaks: list[Path] = []
+    """Files and folders with evaluation texts: what shares a text with them is dropped."""
+
+
+class SynthesisSettings(SentenceSettings, Sampling, FilterSettings):
+    """Everything about a synthetic corpus."""
+
+    model: str
+    """The synthesizer: an embedded name, a folder or a hub id."""
+
+    revision: str | None = None
+    """The branch, tag or commit of the model on the hub."""
+
+    convert_pickle: bool = False
+    """Whether a model that has only pickled weights may be converted, weights only."""
+
+    engine: Literal["auto", "transformers", "ctranslate2"] = "auto"
+    """What generates."""
+
+    precision: str = "auto"
+    """In which precision it does."""
+
+    strategy: Strategy = "generate"
+    """`generate` an entailment and a contradiction; `no-negatives`: an entailment only; `retrieval`: the nearest other
+    sentences by BM25; `backtranslation`: into another language and back. The last three give no contradictions."""
+
+    num_samples: int = Field(default=1, ge=1)
+    """How many candidates each sentence gets."""
+
+    there: str | None = None
+    """For back-translation: the model into the other language, a folder or hub id."""
+
+    back: str | None = None
+    """For back-translation: the model back."""
+
+    shard_sentences: int = Field(default=1024, ge=1)
+    """How many sentences are done between two commits; a killed run loses no more."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        translates = self.strategy == "backtranslation"
+        if translates != (self.there is not None) or translates != (self.back is not None):
+            raise ValueError("there and back are the two models of the strategy backtranslation, and of no other")
+        if self.max_premise_words is not None and self.max_premise_words < self.min_premise_words:
+            raise ValueError("max_premise_words is less than min_premise_words")
+        return self
+
+    def part(self, kind: type[BaseModel]) -> dict[str, Any]:
+        """Return the settings that a part has."""
+        return {name: getattr(self, name) for name in kind.model_fields}

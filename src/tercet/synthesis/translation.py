@@ -1,0 +1,64 @@
+"""A sequence-to-sequence model that translates, for back-translation."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tercet.encoder.backbone import read_model
+from tercet.encoder.batches import batches_by_length
+from tercet.encoder.names import find_folder
+from tercet.encoder.tokens import load_tokenizer
+from tercet.errors import ModelError
+from tercet.files import sha256_of_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_BATCH_TOKENS = 2048
+_BEAMS = 4
+
+
+class Translator:
+    """Any sequence-to-sequence model of transformers, by beam search."""
+
+    def __init__(self, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", fingerprint: str) -> None:
+        self._model, self._tokenizer = model.eval(), tokenizer
+        self.fingerprint = fingerprint
+
+    @classmethod
+    def load(cls, name: str) -> "Translator":
+        """Load a model by its name.
+
+        Args:
+            name: A folder or a hub id.
+
+        Raises:
+            ModelError: It cannot be found, read or trusted, or is no sequence-to-sequence model.
+        """
+        from transformers import AutoModelForSeq2SeqLM
+
+        folder = find_folder(name)
+        model, missing = read_model(folder, AutoModelForSeq2SeqLM, convert_pickle=False)
+        if missing:
+            raise ModelError(f"{folder}: {len(missing)} weights are missing, {missing[0]} first. Take a whole model.")
+        return cls(model, load_tokenizer(folder), sha256_of_folder(folder))
+
+    @torch.inference_mode()
+    def translate(self, texts: Sequence[str], *, num_samples: int = 1, max_new_tokens: int = 64) -> list[list[str]]:
+        """Return the best translations of each text."""
+        translations: list[list[str]] = [[] for _ in texts]
+        ids: Any = self._tokenizer([*texts], truncation=True, max_length=2 * max_new_tokens)["input_ids"]
+        for batch in batches_by_length([len(row) for row in ids], max_batch_tokens=_BATCH_TOKENS):
+            padded = self._tokenizer.pad({"input_ids": [ids[i] for i in batch]}, return_tensors="pt")
+            made = self._model.generate(
+                **padded,
+                num_beams=max(_BEAMS, num_samples),
+                num_return_sequences=num_samples,
+                max_new_tokens=max_new_tokens,
+                do_sample=False,
+            )
+            decoded = self._tokenizer.batch_decode(made, skip_special_tokens=True)
+            for place, i in enumerate(batch):
+                translations[i] = [text.strip() for text in decoded[place * num_samples : (place + 1) * num_samples]]
+        return translations

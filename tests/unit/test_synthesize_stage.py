@@ -1,0 +1,122 @@
+"""The stage `synthesize` in a run: later stages learn from its triplets, and only what changed is made again."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+
+from tercet import SettingError
+from tercet.pipeline import run_recipe
+from tercet.recipe import read_recipe
+from tercet.synthesis import corpus
+
+WORDS = "a man plays the guitar on stage two dogs run deep snow".split()
+
+
+class StandIn:
+    """Says of every sentence something that follows and something that does not."""
+
+    num_generated = 0
+
+    def generate(self, texts, *, relation, sampling, num_samples, seed):
+        StandIn.num_generated += len(texts)
+        mark = "yes" if relation == "entailment" else "no"
+        return [[f"{mark} {' '.join(reversed(text.split()))} {k}" for k in range(num_samples)] for text in texts]
+
+    def score(self, premises, hypotheses):
+        sure = [0.8 if len(premise) % 2 else 0.95 for premise in premises]
+        pairs = zip(sure, hypotheses, strict=True)
+        return np.array([p if text.startswith("yes") else 1 - p for p, text in pairs], np.float32)
+
+    def fingerprint(self):
+        return "stand-in"
+
+
+@pytest.fixture
+def run(tmp_path, tiny, monkeypatch):
+    """Return a function that runs a recipe of two stages, and says which were done and how much was generated."""
+    monkeypatch.setattr(corpus, "_load", lambda settings: StandIn())
+    tiny("t5").save(tmp_path / "start")
+    rng = np.random.default_rng(0)
+    lines = [" ".join([f"{i}", *rng.choice(WORDS, 9)]) for i in range(40)]
+    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
+    recipe = {
+        "start": str(tmp_path / "start"),
+        "stages": [
+            {
+                "name": "synthetic",
+                "synthesize": {
+                    "sentences": str(tmp_path / "in.txt"),
+                    "model": str(tmp_path / "start"),
+                    "shard_sentences": 16,
+                },
+            },
+            {
+                "name": "open",
+                "contrast": {"rows": {"path": "@synthetic"}, "batch": 4, "steps": 2, "learning_rate": 1e-3},
+            },
+        ],
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+
+    def go(*changes):
+        StandIn.num_generated = 0
+        result = run_recipe(read_recipe(tmp_path / "recipe.yaml", changes=changes), tmp_path / "run")
+        return {stage.name: stage for stage in result.stages}, StandIn.num_generated
+
+    return go
+
+
+def triplets(tmp_path):
+    text = (tmp_path / "run" / "stages" / "01-synthetic" / "triplets.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_an_encoder_learns_from_the_triplets_of_an_earlier_stage(run, tmp_path):
+    stages, num_generated = run()
+    assert num_generated == 80
+    rows = triplets(tmp_path)
+    assert 4 < len(rows) == stages["synthetic"].notes["num_triplets"] < 40
+    assert all(len(row["anchor"]) % 2 == 0 for row in rows)
+    record = json.loads((stages["open"].folder / "stage.json").read_text())
+    assert record["inputs"]["rows"]["num_rows"] == len(rows)
+    assert (tmp_path / "run" / "encoder").is_dir()
+
+
+def test_what_is_done_is_skipped_and_another_alpha_generates_nothing(run, tmp_path):
+    run()
+    strict = triplets(tmp_path)
+    stages, num_generated = run()
+    assert [stage.skipped for stage in stages.values()] == [True, True]
+    assert num_generated == 0
+    stages, num_generated = run("stages.synthetic.alpha=0.7")
+    assert [stage.skipped for stage in stages.values()] == [False, False]
+    assert num_generated == 0
+    assert len(triplets(tmp_path)) == 40 > len(strict)
+
+
+def test_other_sampling_or_sentences_generate_anew(run, tmp_path):
+    run()
+    assert run("stages.synthetic.top_p=0.5")[1] == 80
+    assert run("stages.synthetic.max_sentences=20")[1] == 40
+    with (tmp_path / "in.txt").open("a") as stream:
+        stream.write("one more sentence that has eight words here\n")
+    assert run()[1] == 82
+
+
+def test_evaluation_texts_are_an_input(run, tmp_path):
+    (tmp_path / "eval.txt").write_text("nothing of the kind\n")
+    leaks = f"stages.synthetic.leaks=[{json.dumps(str(tmp_path / 'eval.txt'))}]"
+    run(leaks)
+    first = triplets(tmp_path)
+    (tmp_path / "eval.txt").write_text(first[0]["anchor"] + "\n")
+    stages, num_generated = run(leaks)
+    assert not stages["synthetic"].skipped
+    assert num_generated == 0
+    assert triplets(tmp_path) == first[1:]
+
+
+def test_a_setting_that_is_unknown_is_named_with_its_path(run):
+    with pytest.raises(SettingError, match=r"stages\.synthetic\.synthesize\.alhpa: there is no such setting.*alpha"):
+        run("stages.synthetic.alhpa=1")
