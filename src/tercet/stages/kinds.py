@@ -1,6 +1,6 @@
 """The table of all kinds of stages."""
 
-from tercet.stages import classify, contrast, denoise, distill, tokenizer
+from tercet.stages import classify, contrast, denoise, distill, parallel, tokenizer
 from tercet.stages.stage import Kind
 
 KINDS: dict[str, Kind] = {
@@ -9,5 +9,6 @@ KINDS: dict[str, Kind] = {
     "distill": distill.KIND,
     "contrast": contrast.KIND,
     "classify": classify.KIND,
+    "parallel": parallel.KIND,
 }
 """A kind by its name in a recipe."""
