@@ -231,9 +231,7 @@ def test_a_trajectory_is_measured_at_the_start_every_few_steps_and_at_the_end(tm
     loop = LoopSettings(steps=5, learning_rate=1e-3, trajectory=TrajectorySettings(every=2), log_every=100)
     lines = []
     shape = {"set": "dev", "alignment": 1.0}
-    train(
-        module, Batches, step, settings=loop, folder=tmp_path, measure=lambda: [shape, shape], on_log=lines.append
-    )
+    train(module, Batches, step, settings=loop, folder=tmp_path, measure=lambda: [shape, shape], on_log=lines.append)
     assert [line["step"] for line in lines if "alignment" in line] == [0, 0, 2, 2, 4, 4, 5, 5]
     with pytest.raises(SettingError, match="trajectory: settings and function"):
         train(module, Batches, step, settings=loop, folder=tmp_path)

@@ -31,9 +31,10 @@ _SCRIPTS = {
 """The characters of each language's letters, as parts of a regular expression."""
 
 _OF_SCRIPT = {language: re.compile(f"[{ranges}]") for language, ranges in _SCRIPTS.items()}
-_LETTER = re.compile(r"[^\W\d_]")
-_LONE = re.compile(f"[{_HAN}\u3040-\u30ff\u0e00-\u0e7f]")
-"""Characters of scripts that have no blanks between words."""
+_LONE = f"[{_HAN}\u3040-\u30ff\u0e00-\u0e7f]"
+"""A character of a script that has no blanks between words."""
+_WORD = re.compile(rf"{_LONE}|(?:(?!{_LONE})\S)+")
+_LETTERS = re.compile(rf"{_LONE}|(?:(?!{_LONE})[^\W\d_])+")
 
 _MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]{2,8});")
 
@@ -47,7 +48,7 @@ class CleanSettings(BaseModel):
     """How many times as long as the other a side may be; a Chinese, Japanese or Thai character counts as a word."""
 
     languages: tuple[str, str] | None = None
-    """The languages of source and target, such as [en, zh]: most letters of a side must be of its script."""
+    """The languages of source and target, such as [en, zh]: at least half of the words of a side are in its script."""
 
     duplicates: bool = False
     """Whether a pair is left out that stood before, in the same source or an earlier one."""
@@ -103,7 +104,7 @@ class Cleaner:
 
     def _is_foreign(self, pair: ParallelPair) -> bool:
         sides = zip((pair.source, pair.target), self._settings.languages or (), strict=True)
-        return any(script_share(text, language) <= 0.5 for text, language in sides)
+        return any(script_share(text, language) < 0.5 for text, language in sides)
 
     def _is_duplicate(self, pair: ParallelPair) -> bool:
         text = f"{len(pair.source)} {pair.source}{pair.target}"
@@ -115,11 +116,10 @@ class Cleaner:
 
 
 def script_share(text: str, language: str) -> float:
-    """Return which share of a text's letters are of a language's script; 1 where there are none."""
-    num_letters = len(_LETTER.findall(text))
-    return len(_OF_SCRIPT[language].findall(text)) / num_letters if num_letters else 1.0
+    """Return which share of a text's words begin in a language's script; 1 where no word has letters."""
+    words = _LETTERS.findall(text)
+    return sum(map(bool, map(_OF_SCRIPT[language].match, words))) / len(words) if words else 1.0
 
 
 def _num_words(text: str) -> int:
-    """Count words: runs of characters between blanks, and each character of scripts without blanks."""
-    return len(_LONE.findall(text)) + len(_LONE.sub(" ", text).split())
+    return len(_WORD.findall(text))
