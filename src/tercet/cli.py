@@ -312,7 +312,8 @@ def leaks(
 @app.command(
     epilog="Examples:\n\n"
     "    tercet report results --out report.html\n\n"
-    "    tercet report runs/nli runs/gense other/results.json --out report.md"
+    "    tercet report runs/nli runs/gense other/results.json --out report.md\n\n"
+    "    tercet report runs/frozen runs/dual runs/multilingual --out trajectories.png"
 )
 def report(
     inputs: Annotated[
@@ -321,7 +322,10 @@ def report(
             metavar="RUN_OR_RESULTS...", help="results.json files, or folders that hold one; training runs."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Where to: .html (one file) or .md (figures in a folder beside it).")],
+    out: Annotated[
+        Path,
+        typer.Option(help="Where to: .html, .md (figures beside it), or .svg or .png (training trajectories alone)."),
+    ],
 ) -> None:
     """Put results beside the papers' published tables, with figures."""
     from tercet.report import report as write_report

@@ -92,9 +92,12 @@ TMX = """<?xml version="1.0" encoding="{encoding}"?>
 <!DOCTYPE tmx SYSTEM "http://127.0.0.1:9/tmx14.dtd">
 <tmx version="1.4"><header srclang="en-US" datatype="plaintext" segtype="sentence"/>
 <body>
-<tu tuid="1"><tuv xml:lang="zh-CN"><seg>你好&amp;再见</seg></tuv><tuv xml:lang="EN-us"><seg>Hello &amp; bye</seg></tuv></tu>
-<tu><note>skip me</note><tuv lang="en-US"><prop type="x">no</prop><seg>A <bpt i="1">&lt;b&gt;</bpt>bold<ept i="1">x</ept>
-  <hi>word</hi>.</seg></tuv><tuv xml:lang="zh-CN"><seg>一个粗体字。</seg></tuv><tuv xml:lang="fr"><seg>Un mot.</seg></tuv></tu>
+<tu tuid="1"><tuv xml:lang="zh-CN"><seg>你好&amp;再见</seg></tuv>
+<tuv xml:lang="EN-us"><seg>Hello &amp; bye</seg></tuv></tu>
+<tu><note>skip me</note><tuv lang="en-US"><prop type="x">no</prop>
+<seg>A <bpt i="1">&lt;b&gt;</bpt>bold<ept i="1">x</ept>
+  <hi>word</hi>.</seg></tuv>
+<tuv xml:lang="zh-CN"><seg>一个粗体字。</seg></tuv><tuv xml:lang="fr"><seg>Un mot.</seg></tuv></tu>
 <tu><tuv xml:lang="en-US"><seg>Snow</seg></tuv><tuv xml:lang="zh-CN"><seg>雪</seg></tuv></tu>
 </body></tmx>
 """
@@ -137,7 +140,7 @@ class TestTmx:
         path = tmp_path / "a.tmx"
         lone = TMX.replace("<seg>雪</seg>", "<seg> </seg>").format(encoding="utf-8")
         path.write_text(lone.replace("</body>", '<tu><tuv lang="fr"><seg>Oui</seg></tuv></tu></body>'))
-        with pytest.raises(RowError, match=r'a\.tmx:8: "target" is empty'):
+        with pytest.raises(RowError, match=r'a\.tmx:11: "target" is empty'):
             rows_of(str(path))
         skipped = open_rows({"sources": [str(path)], "on_error": "skip", "max_bad_fraction": 0.6}, kind="parallel")
         assert list(skipped) == UNITS[:2]

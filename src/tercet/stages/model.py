@@ -19,6 +19,9 @@ class ModelSettings(BaseModel):
     revision: str | None = None
     """Its branch, tag or commit on the hub."""
 
+    convert_pickle: bool = False
+    """Whether a model that has only pickled weights may be converted, weights only."""
+
     tokenizer: str | None = None
     """The tokenizer of a fresh model (`random:bert-mini`), or another one than the model's own."""
 
@@ -36,7 +39,9 @@ class ModelSettings(BaseModel):
 
     def describe(self, context: Context) -> dict[str, Any]:
         """Return what decides it, as JSON."""
-        described: dict[str, Any] = {**context.describe_model(self.model, revision=self.revision)}
+        described: dict[str, Any] = {
+            **context.describe_model(self.model, revision=self.revision, pickles=self.convert_pickle)
+        }
         if self.tokenizer is not None:
             described["tokenizer"] = context.describe_model(self.tokenizer, weights=False)
         return described
@@ -48,6 +53,7 @@ class ModelSettings(BaseModel):
             tokenizer=self.tokenizer and context.place(self.tokenizer),
             device=str(context.processes.device),
             revision=self.revision,
+            convert_pickle=self.convert_pickle,
             seed=context.seed,
             **self.encoder,
         )
