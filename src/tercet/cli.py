@@ -155,7 +155,8 @@ def search(
     epilog="Examples:\n\n"
     "    tercet evaluate --tasks sts,transfer --data eval --out results\n\n"
     "    tercet evaluate --model t5-base --set readout=enc-mean --tasks sts --data eval --out raw\n\n"
-    "    tercet evaluate --tasks scored:my-pairs.tsv,labelled:my-topics.csv"
+    "    tercet evaluate --tasks scored:my-pairs.tsv,labelled:my-topics.csv\n\n"
+    "    tercet evaluate --model runs/zh/encoder --source minilm --tasks retrieval"
 )
 def evaluate(
     model: Model = DEFAULT_MODEL,
@@ -163,7 +164,8 @@ def evaluate(
         str,
         typer.Option(
             help="Groups (sts, transfer, sentglue, domain, zh), tasks (STS12, MR, geometry, retrieval, speed ...), or "
-            "files (scored:FILE, geometry:FILE, paraphrase:FILE, rerank:FILE, labelled:FILE), separated by commas."
+            "files (scored:FILE, geometry:FILE, paraphrase:FILE, rerank:FILE, labelled:FILE, parallel:FILE), separated "
+            "by commas."
         ),
     ] = "sts",
     data: Annotated[Path | None, typer.Option(help="The evaluation data; $TERCET_DATA/eval where not given.")] = None,
@@ -173,6 +175,10 @@ def evaluate(
     classifier: Annotated[str, typer.Option(help="batched, or sklearn as a cross-check.")] = "batched",
     seed: Annotated[int, typer.Option(help="What folds and batches are drawn with.")] = 1111,
     cache: Annotated[bool, typer.Option(help="Keep vectors for the next evaluation.")] = True,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Another encoder for the source of parallel pairs: English in retrieval."),
+    ] = None,
     tokenizer: Tokenizer = None,
     revision: Revision = None,
     convert_pickle: ConvertPickle = False,
@@ -192,6 +198,7 @@ def evaluate(
         seed=seed,
         precision=precision,
         cache=default_cache() if cache else None,
+        source=_load(source, None, None, None, False) if source else None,
         progress=True,
     )
     _print_results(results)
@@ -202,6 +209,7 @@ def evaluate(
     "    tercet train recipes/mini/st5-enc-mean-nli.yaml --run runs/mini\n\n"
     "    tercet train recipes/st5-enc-mean-nli.yaml --run runs/large --set start=t5-large --set stages.0.batch=256\n\n"
     "    tercet train recipes/gense-qa.yaml --run runs/gense-qa --dry-run\n\n"
+    "    tercet train recipes/mini/parallel-zh-from-minilm.yaml --run runs/zh\n\n"
     "    torchrun --nproc-per-node 2 -m tercet train recipes/gense-qa.yaml --out runs/gense-qa"
 )
 def train(
@@ -380,7 +388,8 @@ def leaks(
 @app.command(
     epilog="Examples:\n\n"
     "    tercet report results --out report.html\n\n"
-    "    tercet report runs/nli runs/gense other/results.json --out report.md"
+    "    tercet report runs/nli runs/gense other/results.json --out report.md\n\n"
+    "    tercet report runs/frozen runs/dual runs/multilingual --out trajectories.png"
 )
 def report(
     inputs: Annotated[
@@ -389,7 +398,10 @@ def report(
             metavar="RUN_OR_RESULTS...", help="results.json files, or folders that hold one; training runs."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Where to: .html (one file) or .md (figures in a folder beside it).")],
+    out: Annotated[
+        Path,
+        typer.Option(help="Where to: .html, .md (figures beside it), or .svg or .png (training trajectories alone)."),
+    ],
 ) -> None:
     """Put results beside the papers' published tables, with figures."""
     from tercet.report import report as write_report

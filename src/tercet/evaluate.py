@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -54,6 +55,7 @@ def evaluate(
     seed: int = 1111,
     precision: str = "exact",
     cache: str | Path | None = None,
+    source: TextEncoder | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
     """Score an encoder.
@@ -68,6 +70,7 @@ def evaluate(
         seed: What folds and batches are drawn with.
         precision: See `EmbedOptions`; only an Encoder has it.
         cache: A folder that keeps vectors for the next evaluation; only an Encoder's can be kept.
+        source: Another encoder for the source side of parallel pairs, which is the English one in `retrieval`.
         progress: Whether bars are shown.
 
     Returns:
@@ -88,12 +91,18 @@ def evaluate(
         check_writable(file)
     if isinstance(encoder, Encoder):
         precision = encoder.resolve_precision(precision)
-    store = VectorStore(encoder, precision=precision, cache=None if cache is None else Path(cache), progress=progress)
+    kept = None if cache is None else Path(cache)
+    store = VectorStore(encoder, precision=precision, cache=kept, progress=progress)
     options = Options(classifier=classifier, seed=seed)
+    if source is not None:
+        other = VectorStore(source, precision=precision, cache=kept, progress=progress)
+        options = replace(options, source=other)
     results: dict[str, Any] = {
         "model": name or type(encoder).__name__,
         "num_parameters": store.num_parameters,
-        "settings": _settings_of(encoder) | {"precision": precision, "classifier": classifier, "seed": seed},
+        "settings": _settings_of(encoder)
+        | {"precision": precision, "classifier": classifier, "seed": seed}
+        | ({} if source is None else {"source": _settings_of(source)}),
         "versions": versions(),
         "tasks": {},
         "missing": {},

@@ -3,7 +3,7 @@
 import logging
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,12 @@ from tercet.runs import (
 from tercet.stages.kinds import KINDS
 from tercet.stages.sharded import ShardedEncoder
 from tercet.stages.stage import Context, Output
-from tercet.tasks import geometry
 from tercet.tasks.data import DataFolder
-from tercet.tasks.sts import load_stsb
-from tercet.tasks.task import Options
-from tercet.training.loop import Evaluate
+from tercet.tasks.own import PARALLEL, trajectory_task
+from tercet.tasks.task import Options, Result, Task
+from tercet.training.loop import Evaluate, Measure
 from tercet.training.processes import Processes
-from tercet.training.settings import DevSettings
+from tercet.training.settings import DevSettings, LoopSettings, TrajectorySettings
 
 logger = logging.getLogger("tercet")
 
@@ -103,9 +102,11 @@ def run_recipe(
 def check_tasks(recipe: Recipe) -> None:
     """Raise SettingError if a recipe names a task that is unknown."""
     for stage in recipe.stages:
-        dev = getattr(stage.settings, "evaluate", None)
-        if isinstance(dev, DevSettings):
-            choose_tasks(dev.task)
+        if isinstance(stage.settings, LoopSettings):
+            if isinstance(stage.settings.evaluate, DevSettings):
+                choose_tasks(stage.settings.evaluate.task)
+            for name in stage.settings.trajectory.sets if stage.settings.trajectory is not None else ():
+                trajectory_task(name)
     choose_tasks(recipe.evaluate)
 
 
@@ -149,6 +150,7 @@ class _Run:
             outputs={result.name: result.output for result in self.done},
             processes=self.processes,
             score=self._score,
+            measure=self._measure,
             on_log=log_to(self.folder, stage.name, tensorboard=self.tensorboard) if self.processes.is_main else None,
             progress=self.progress,
         )
@@ -219,22 +221,53 @@ class _Run:
             progress=self.progress,
         )
 
-    def _score(self, encoder: Encoder, dev: DevSettings, precision: str) -> Evaluate:
+    def _score(self, encoder: Encoder, source: Encoder | None, dev: DevSettings, precision: str) -> Evaluate:
         """Return the function that scores an encoder on a dev task while it trains."""
         task = choose_tasks(dev.task)[0]
         folder = DataFolder(data_root(self.data, [task]))
-        embedder = ShardedEncoder(encoder) if self.processes.shards else encoder
 
         def score() -> dict[str, Any]:
-            embed = VectorStore(embedder, precision=precision, cache=None, progress=False)
+            embed, options = self._embed(encoder, precision), self._options(source, precision)
             with _errors_only():
-                line = {"dev": task.run(folder, embed, Options())["score"], "set": task.name}
-            if task.name == "STSB-dev":
-                shape = geometry.measure(load_stsb(folder, "dev")["dev"], embed)
-                line |= {name: shape[name] for name in ("alignment", "uniformity")}
+                line = {"dev": task.run(folder, embed, options)["score"], "set": task.name}
+                if task.name in ("STSB-dev", "ZH-STSB-dev"):
+                    line |= _shape(trajectory_task(task.name).run(folder, embed, options))
             return line
 
         return score
+
+    def _measure(
+        self, encoder: Encoder, source: Encoder | None, trajectory: TrajectorySettings, precision: str
+    ) -> Measure:
+        """Return the function that measures an encoder while it trains: on parallel pairs, with what is trained there.
+
+        Where the MLP is for training only, translations are near one another behind it, and not before it.
+        """
+        tasks = [trajectory_task(name) for name in trajectory.sets]
+        folder = DataFolder(data_root(self.data, tasks))
+
+        def measure_one(task: Task) -> dict[str, Any]:
+            with ExitStack() as stack:
+                stack.enter_context(_errors_only())
+                for each in (encoder, source) if task.name.startswith(PARALLEL) else ():
+                    if each is not None and each.head.training:
+                        stack.enter_context(each.head.as_in_training())
+                embed, options = self._embed(encoder, precision), self._options(source, precision)
+                return {"set": task.name, **_shape(task.run(folder, embed, options))}
+
+        return lambda: [measure_one(task) for task in tasks]
+
+    def _embed(self, encoder: Encoder, precision: str) -> VectorStore:
+        is_sharded = self.processes.shards and encoder.head.training
+        embedder = ShardedEncoder(encoder) if is_sharded else encoder
+        return VectorStore(embedder, precision=precision, cache=None, progress=False)
+
+    def _options(self, source: Encoder | None, precision: str) -> Options:
+        return Options(source=None if source is None else self._embed(source, precision))
+
+
+def _shape(result: Result) -> dict[str, float]:
+    return {name: result[name] for name in ("alignment", "uniformity")}
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from tercet.objectives.classify import NliClassifier
 from tercet.objectives.compute import ComputeSettings
 from tercet.objectives.contrast import Contrast, ContrastSettings
 from tercet.objectives.gather import Gather
-from tercet.rows.kinds import LabelledPair, Triplet
+from tercet.objectives.parallel import Parallel, ParallelSettings
+from tercet.rows.kinds import LabelledPair, ParallelPair, Triplet
 from tercet.training.processes import is_sharded
 
 # equal texts within a slice and across slices, as anchors, positives and negatives; slices of 3 and 2 rows
@@ -35,7 +36,15 @@ PAIRS = [
     LabelledPair("Dogs run.", "A man plays.", "neutral"),
     LabelledPair("Deep snow.", "Snow.", "entailment"),
 ]
-CASES = {"contrast": ("contrast", False), "classify": ("classify", False), "sharded": ("contrast", True)}
+PARALLEL = [ParallelPair(row.anchor, row.positive) for row in TRIPLETS]
+CASES = {
+    "contrast": ("contrast", False),
+    "classify": ("classify", False),
+    "sharded": ("contrast", True),
+    "parallel": ("parallel", False),
+    "parallel-sharded": ("parallel", True),
+    "dual": ("dual", False),
+}
 """Objectives, and whether weights are divided among the processes."""
 
 SLICES = [slice(0, 3), slice(3, 5)]
@@ -45,10 +54,21 @@ SETTINGS = ContrastSettings(
 )
 
 
-def take_step(name, encoder, rows, compute, gather=None):
+def take_step(name, encoder, rows, compute, folder, gather=None):
     """Return a step's result and its gradients."""
     if name == "contrast":
         objective, batch = Contrast(encoder, SETTINGS, compute=compute, gather=gather), TRIPLETS
+    elif name == "parallel":  # the second step has the sources of the first in its queue
+        frozen, batch = Encoder.load(folder / "source", device="cpu"), PARALLEL
+        settings = ParallelSettings(queue=8, temperature=0.3, mask_duplicates=True)
+        objective = Parallel(
+            encoder, lambda texts: torch.from_numpy(frozen.embed(texts)), settings, compute=compute, gather=gather
+        )
+        objective.step(batch[rows])
+        objective.module.zero_grad()
+    elif name == "dual":
+        source, settings = Encoder.load(folder / "source", device="cpu"), ParallelSettings(design="dual")
+        objective, batch = Parallel(encoder, source, settings, compute=compute, gather=gather), PARALLEL
     else:
         objective, batch = NliClassifier(encoder, compute=compute, gather=gather), PAIRS
     result = objective.step(batch[rows])
@@ -75,7 +95,7 @@ def main() -> None:
         encoder = Encoder.load(folder / "model", device="cpu")
         if sharded:
             shard(encoder.tower, world)
-        result, gradients = take_step(name, encoder, SLICES[rank], compute, Gather())
+        result, gradients = take_step(name, encoder, SLICES[rank], compute, folder, Gather())
         for parameter, gradient in gradients.items():
             if is_sharded(gradient):
                 gradients[parameter] = gradient.full_tensor()

@@ -28,6 +28,7 @@ def folder(tiny, tmp_path_factory):
     """Return the folder with a model and what two processes have computed with it."""
     folder = tmp_path_factory.mktemp("processes")
     tiny("t5", readout="enc-mean", projection=24).save(folder / "model")
+    tiny("bert", readout="mean", projection=24).save(folder / "source")
     children = [
         subprocess.Popen([sys.executable, SCRIPT, str(rank), "2", folder], stderr=subprocess.PIPE, text=True)
         for rank in range(2)
@@ -41,10 +42,10 @@ def folder(tiny, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("case", ["contrast", "classify", "sharded"])
+@pytest.mark.parametrize("case", ["contrast", "classify", "sharded", "parallel", "parallel-sharded", "dual"])
 def test_two_processes_give_the_loss_and_gradients_of_one(folder, script, case):
     encoder = Encoder.load(folder / "model", device="cpu")
-    result, wanted = script.take_step(script.CASES[case][0], encoder, slice(None), ComputeSettings())
+    result, wanted = script.take_step(script.CASES[case][0], encoder, slice(None), ComputeSettings(), folder)
     for rank in range(2):
         found = load_file(folder / f"{case}-{rank}.safetensors")
         torch.testing.assert_close(found.pop("loss").item(), result.loss, atol=1e-5, rtol=1e-5)

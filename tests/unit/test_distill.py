@@ -70,7 +70,7 @@ def test_a_text_without_others_has_no_gradient():
 
 @pytest.fixture
 def context(tmp_path):
-    return Context("a", tmp_path / "stage", 0, {}, Processes(), score=None)
+    return Context("a", tmp_path / "stage", 0, {}, Processes(), score=None, measure=None)
 
 
 @pytest.fixture

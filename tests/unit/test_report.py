@@ -570,6 +570,30 @@ def test_a_training_log_becomes_lines_against_steps_and_a_path(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_the_ways_of_several_runs_are_drawn_by_themselves_a_panel_for_each_set(tmp_path, ending):
+    sets = ("STSB-dev", "ntrex:eng-zho-CN")
+    lines = [
+        {"step": i, "alignment": 0.1 * i, "uniformity": -1.0 * i, "set": where} for where in sets for i in range(4)
+    ]
+    batches = [{"step": i, "alignment": 1.0, "uniformity": -0.5 * i, "loss": 2.0} for i in range(4)]
+    runs = [write_log(tmp_path / name, lines + batches) for name in ("frozen", "dual")]
+    out = tmp_path / f"figure.{ending}"
+    assert report(runs, out=out) == [out]
+    first = out.read_bytes()
+    report(runs, out=out)
+    assert out.read_bytes() == first
+    if ending == "png":
+        assert first.startswith(b"\x89PNG")
+        return
+    texts = texts_of(ElementTree.fromstring(first))
+    assert {f"The way through the plane ({where})" for where in sets} <= set(texts)
+    assert "The way through the plane" not in texts  # what was measured on batches is another set in every step
+    assert (texts.count("frozen"), texts.count("dual")) == (1, 1)
+    with pytest.raises(InputError, match="were not measured on dev pairs"):
+        report([write_log(tmp_path / "other", batches)], out=out)
+
+
 def test_stages_that_count_their_steps_anew_are_lines_of_their_own(tmp_path):
     lines = [{"step": i, "loss": 1.0 / (i + 1), "stage": stage} for stage in ("nli", "qa") for i in range(3)]
     plot = plots_of(write_log(tmp_path / "run", lines))["training-loss"]

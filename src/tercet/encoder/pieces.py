@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 """The first three tokens, in this order."""
 
+FIRST = "<s>"
+"""The last one, where every text begins with a token of its own."""
+
 
 def learn_tokenizer(
     texts: Iterable[str],
@@ -21,6 +24,7 @@ def learn_tokenizer(
     num_sentinels: int = 100,
     lowercase: bool = False,
     character_coverage: float = 0.9995,
+    first_token: bool = False,
 ) -> "PreTrainedTokenizerFast":
     """Return a tokenizer: pad 0, end 1, unknown 2, the pieces, and the sentinels, of which `<extra_id_0>` is last.
 
@@ -32,6 +36,7 @@ def learn_tokenizer(
         num_sentinels: How many tokens stand for gaps in span corruption.
         lowercase: Whether capital letters are made small.
         character_coverage: The share of the texts' characters that have a piece; all others are unknown.
+        first_token: Whether every text begins with a token of its own, for readouts of the first token.
 
     Raises:
         InputError: The texts are too few to learn from.
@@ -45,17 +50,21 @@ def learn_tokenizer(
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"$A {END}", pair=f"$A {END} $B {END}", special_tokens=[(END, 1)]
-    )
     sentinels = [f"<extra_id_{i}>" for i in range(num_sentinels)]
-    tokenizer.add_special_tokens([PAD, END, UNKNOWN, *reversed(sentinels)])
+    first = [FIRST] if first_token else []
+    tokenizer.add_special_tokens([PAD, END, UNKNOWN, *reversed(sentinels), *first])
+    one = " ".join([*first, "$A", END])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=one,
+        pair=f"{one} $B {END}",
+        special_tokens=[(END, 1), *((token, tokenizer.token_to_id(token)) for token in first)],
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=END,
         unk_token=UNKNOWN,
-        extra_special_tokens=sentinels,
+        extra_special_tokens=[*sentinels, *first],
     )
 
 

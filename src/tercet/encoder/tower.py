@@ -1,6 +1,7 @@
 """The tower: a transformer and its head. Token ids go in, one vector a text comes out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -118,10 +119,25 @@ class Head(nn.Module):
     @property
     def width(self) -> int:
         """How many numbers a vector has."""
-        layers = self.dense_layers
-        if self.mlp is not None and self.mlp_when == "always":
-            layers = [self.mlp, *layers]
+        return self._width(with_mlp=self.mlp_when == "always")
+
+    @property
+    def training_width(self) -> int:
+        """How many numbers a vector has in training, where an MLP may be that is not there afterwards."""
+        return self._width(with_mlp=True)
+
+    def _width(self, *, with_mlp: bool) -> int:
+        layers = [self.mlp, *self.dense_layers] if self.mlp is not None and with_mlp else self.dense_layers
         return layers[-1].linear.out_features if layers else self.in_width
+
+    @contextmanager
+    def as_in_training(self) -> Iterator[None]:
+        """Use the MLP although it is for training only, while the block runs."""
+        before, self.mlp_when = self.mlp_when, "always"
+        try:
+            yield
+        finally:
+            self.mlp_when = before
 
     @property
     def needs_decoder(self) -> bool:

@@ -1,6 +1,5 @@
 """Contrast: an anchor's positive against all other positives and all hard negatives of the batch."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -8,18 +7,19 @@ from itertools import accumulate
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveFloat, model_validator
-from torch import Tensor, nn
+from pydantic import NonNegativeFloat
+from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from tercet.encoder import Encoder
-from tercet.encoder.tower import Tower, unit_length
+from tercet.encoder.tower import unit_length
 from tercet.geometry import alignment, uniformity
 from tercet.objectives.batch import merge_equal, text_key
 from tercet.objectives.compute import ComputeSettings
 from tercet.objectives.gather import Gather
 from tercet.objectives.replay import learn
+from tercet.objectives.temperature import TemperatureSettings, Trained
 from tercet.rows.kinds import Triplet
 from tercet.training.loop import StepResult
 
@@ -32,19 +32,8 @@ _MAX_UNIFORMITY = 2048
 """How many anchors the uniformity of a batch is taken over."""
 
 
-class ContrastSettings(BaseModel):
+class ContrastSettings(TemperatureSettings):
     """What can be chosen about the contrastive objective."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    temperature: PositiveFloat = 0.05
-    """What cosines are divided by."""
-
-    learn_temperature: bool = False
-    """Whether the temperature is trained too, from that value on."""
-
-    min_temperature: PositiveFloat = 0.01
-    """The least that a trained temperature can become."""
 
     hard_negative_weight: float = 0.0
     """What is added to the scores of a row's own negatives, behind the temperature."""
@@ -57,12 +46,6 @@ class ContrastSettings(BaseModel):
 
     mask_duplicates: bool = False
     """Whether texts that are equal to a row's positive, elsewhere in the batch, are left out of its negatives."""
-
-    @model_validator(mode="after")
-    def _starts_in_range(self) -> "ContrastSettings":
-        if self.learn_temperature and self.temperature < self.min_temperature:
-            raise ValueError(f"temperature {self.temperature:g} is below min_temperature {self.min_temperature:g}")
-        return self
 
 
 class Contrast:
@@ -86,7 +69,7 @@ class Contrast:
         self._settings = settings
         self._compute = compute
         self._gather = gather
-        self.module = _Trained(encoder.tower, settings).to(encoder.device)
+        self.module = Trained(settings, tower=encoder.tower).to(encoder.device)
 
     def step(self, batch: Sequence[Triplet]) -> StepResult:
         """Add the gradients of a batch's loss to the module's."""
@@ -101,7 +84,7 @@ class Contrast:
         def loss(own: Tensor) -> Tensor:
             vectors = own if gather is None else gather(own)
             anchors, positives, negatives = (vectors[column] for column in columns.texts)
-            metrics.update(_geometry(anchors.detach(), positives.detach()))
+            metrics.update(batch_geometry(anchors.detach(), positives.detach()))
             return contrastive_loss(
                 anchors,
                 positives,
@@ -190,25 +173,6 @@ def _mean_loss(
     return torch.stack(parts).sum() / len(rows)
 
 
-class _Trained(nn.Module):
-    """The tower and the temperature."""
-
-    def __init__(self, tower: Tower, settings: ContrastSettings) -> None:
-        super().__init__()
-        self.tower = tower
-        self.settings = settings
-        log_scale = torch.tensor(-math.log(settings.temperature))
-        self.log_scale = nn.Parameter(log_scale) if settings.learn_temperature else None
-
-    def temperature(self) -> Tensor:
-        """Return the temperature; one that the optimizer has made too small is first set to the least there is."""
-        if self.log_scale is None:
-            return torch.tensor(self.settings.temperature)
-        with torch.no_grad():
-            self.log_scale.clamp_(max=-math.log(self.settings.min_temperature))
-        return torch.exp(-self.log_scale)
-
-
 @dataclass(frozen=True)
 class _Columns:
     """Where the columns of a batch stand among its vectors."""
@@ -256,7 +220,7 @@ def _join(own: _Columns, gather: Gather) -> _Columns:
     return _Columns(texts, joined(owners, anchors), torch.cat(keys))
 
 
-def _geometry(anchors: Tensor, positives: Tensor) -> dict[str, float]:
+def batch_geometry(anchors: Tensor, positives: Tensor) -> dict[str, float]:
     """Return the alignment of a batch's pairs and the uniformity of its anchors."""
     if len(anchors) < 2:
         return {}

@@ -6,6 +6,7 @@ computed again for that, with the random state that it had, so that dropout drop
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -39,19 +40,38 @@ def learn(
     Returns:
         The loss, and how many texts, tokens and truncated texts there were.
     """
-    tower, pad_id = encoder.tower, encoder.tokens.pad_id
-    dtype = torch.bfloat16 if encoder.resolve_precision(compute.precision) == "fast" else None
-    ids, truncated = encoder.tokens(texts)
-    lengths = [len(row) for row in ids]
+    return learn_together([(encoder, texts)], loss, compute=compute, gather=gather)
 
-    def forward(rows: list[int]) -> Tensor:
-        return embed_rows(tower, [ids[i] for i in rows], pad_id=pad_id, dtype=dtype)
 
-    pieces = cut(lengths, tower, compute=compute)
-    if gather is not None and any(is_sharded(parameter) for parameter in tower.parameters()):
-        pieces = in_step(pieces, gather, device=encoder.device)
+def learn_together(
+    parts: Sequence[tuple[Encoder, Sequence[str]]],
+    loss: Loss,
+    *,
+    compute: ComputeSettings,
+    gather: Gather | None = None,
+) -> tuple[Tensor, EmbedStats]:
+    """Do as `learn` with several encoders, each with its own texts; the loss gets all vectors, part after part."""
+    compute = compute.model_copy(update={"max_activation_gb": compute.max_activation_gb / len(parts)})
+    rows: list[tuple[Encoder, list[int]]] = []
+    pieces: list[Piece] = []
+    num_truncated = 0
+    for encoder, texts in parts:
+        ids, truncated = encoder.tokens(texts)
+        own = cut([len(row) for row in ids], encoder.tower, compute=compute)
+        if gather is not None and any(is_sharded(parameter) for parameter in encoder.tower.parameters()):
+            own = in_step(own, gather, device=encoder.device)
+        pieces += [replace(piece, rows=[len(rows) + row for row in piece.rows]) for piece in own]
+        rows += [(encoder, row) for row in ids]
+        num_truncated += sum(truncated)
+
+    def forward(numbers: list[int]) -> Tensor:
+        encoder = rows[numbers[0]][0]
+        dtype = torch.bfloat16 if encoder.resolve_precision(compute.precision) == "fast" else None
+        ids = [rows[i][1] for i in numbers]
+        return embed_rows(encoder.tower, ids, pad_id=encoder.tokens.pad_id, dtype=dtype)
+
     value = backward(forward, pieces, loss)
-    return value, EmbedStats(len(texts), sum(lengths), sum(truncated))
+    return value, EmbedStats(len(rows), sum(len(ids) for _, ids in rows), num_truncated)
 
 
 def backward(forward: Forward, pieces: Sequence[Piece], loss: Loss) -> Tensor:
@@ -62,7 +82,8 @@ def backward(forward: Forward, pieces: Sequence[Piece], loss: Loss) -> Tensor:
         with torch.set_grad_enabled(piece.kept):
             outputs.append(forward(piece.rows))
     order = torch.tensor([row for piece in pieces if not piece.idle for row in piece.rows])
-    vectors = torch.cat(outputs)[: len(order)].detach()[order.argsort()].requires_grad_()
+    found = torch.cat([o.detach() for piece, o in zip(pieces, outputs, strict=True) if not piece.idle])
+    vectors = found[order.argsort()].requires_grad_()
     value = loss(vectors)
     value.backward()
     gradient, end = cast(Tensor, vectors.grad), _random_state()

@@ -7,7 +7,7 @@ from tercet.errors import OutputError, SettingError
 from tercet.files import atomic_write, check_writable
 from tercet.report.comparison import published_section, tables_with
 from tercet.report.document import Block, Document, Heading, Text
-from tercet.report.figures import figures_of
+from tercet.report.figures import figures_of, trajectory_drawing
 from tercet.report.html import to_html
 from tercet.report.markdown import chart_files, to_markdown
 from tercet.report.others import geometry, other_tasks, parts, speed
@@ -21,11 +21,12 @@ def report(inputs: Sequence[str | Path], *, out: str | Path) -> list[Path]:
     """Write a report of results and training runs.
 
     The same input gives the same bytes. An HTML report is one file that needs no other; a Markdown report has its
-    figures as SVG files in a folder beside it (`report-figures` for `report.md`).
+    figures as SVG files in a folder beside it (`report-figures` for `report.md`). A drawing (SVG or PNG) is the way of
+    training runs through the plane of alignment and uniformity alone.
 
     Args:
         inputs: `results.json` files, or folders that hold one, a training log (`metrics.jsonl`), or both.
-        out: Where to: a name that ends in `.html` or `.md`.
+        out: Where to: a name that ends in `.html`, `.md`, `.svg` or `.png`.
 
     Returns:
         The files that were written, the report first.
@@ -36,9 +37,14 @@ def report(inputs: Sequence[str | Path], *, out: str | Path) -> list[Path]:
         OutputError: The target cannot be written.
     """
     target = Path(out)
-    if target.suffix.lower() not in (".html", ".md"):
-        raise SettingError(f"{target}: a report ends in .html or .md. Choose one of the two.")
+    if target.suffix.lower() not in (".html", ".md", ".svg", ".png"):
+        raise SettingError(f"{target}: a report ends in .html or .md, a drawing of trajectories in .svg or .png.")
     check_writable(target)
+    if target.suffix.lower() in (".svg", ".png"):
+        drawing = trajectory_drawing(read_runs(inputs), target.suffix.lower().removeprefix("."))
+        with atomic_write(target) as stream:
+            stream.write(drawing)
+        return [target]
     document = build(read_runs(inputs))
     if target.suffix.lower() == ".html":
         return _write({target: to_html(document)})

@@ -1,4 +1,4 @@
-"""Drawings as SVG, by matplotlib: text stays text, and the same plot gives the same bytes."""
+"""Drawings as SVG or PNG, by matplotlib: text stays text, and the same plot gives the same bytes."""
 
 import io
 import math
@@ -51,41 +51,46 @@ _PUBLISHED = ("#6b7a90", "#8c6bb1", "#4f9a7a", "#b0793a", "#c2607d")
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 _DASHES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 _WIDTH_IN, _HEIGHT_IN, _LEGEND_LINE_IN = 5.0, 3.8, 0.22
-_NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+_NO_METADATA = {"svg": dict.fromkeys(("Date", "Creator", "Format", "Type")), "png": {"Software": None}}
+_DPI = 144
 
 
 def draw(plot: Plot) -> str:
     """Return a plot as an SVG element that can stand in an HTML page beside others."""
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": plot.name}), warnings.catch_warnings():
+    return _element(draw_together([plot], "svg").decode(), plot)
+
+
+def draw_together(plots: Sequence[Plot], file_format: str) -> bytes:
+    """Return plots side by side as one file, `svg` or `png`; the legend is for all of them."""
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": plots[0].name}), warnings.catch_warnings():
         # the SVG names a glyph that this machine's font lacks all the same, and the reader's machine has its own fonts
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        labels = _short_labels(plot.series)
-        listed = [series for series in plot.series if not series.named]
-        num_columns = 2 if len(listed) > 1 and max(len(labels[s.label]) for s in listed) <= 24 else 1
+        labels = _short_labels([series for plot in plots for series in plot.series])
+        listed = {series.label: series for plot in plots for series in plot.series if not series.named}
+        widest = max((len(labels[label]) for label in listed), default=0)
+        num_columns = 2 * len(plots) if len(listed) > 1 and widest <= 24 else len(plots)
         legend_in = _LEGEND_LINE_IN * math.ceil(len(listed) / num_columns)
-        figure = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN + legend_in), layout="constrained")
+        figure = Figure(figsize=(_WIDTH_IN * len(plots), _HEIGHT_IN + legend_in), layout="constrained")
         FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        axes.set_title(plot.title, pad=10)
-        axes.set_xlabel(plot.x_label)
-        axes.set_ylabel(plot.y_label)
-        handles = [_draw_series(axes, series) for series in listed]
-        _draw_points(figure, axes, plot)
-        _set_axes(axes, plot)
+        panels = [(figure.add_subplot(1, len(plots), i + 1), plot) for i, plot in enumerate(plots)]
+        handles: dict[str, Any] = {}
+        for axes, plot in panels:
+            axes.set_title(plot.title, pad=10)
+            axes.set_xlabel(plot.x_label)
+            axes.set_ylabel(plot.y_label)
+            handles |= {series.label: _draw_series(axes, series) for series in plot.series if not series.named}
+            _draw_points(figure, axes, plot)
+            _set_axes(axes, plot)
         if handles:
-            figure.legend(
-                handles,
-                [labels[s.label] for s in listed],
-                loc="outside lower center",
-                ncols=num_columns,
-                handlelength=2.6,
-            )
+            names = [labels[label] for label in handles]
+            figure.legend([*handles.values()], names, loc="outside lower center", ncols=num_columns, handlelength=2.6)
         _fix_layout(figure)
-        _draw_arrows(axes, [series for series in listed if series.arrow])
-        _name_points(axes, plot, labels)
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata=_NO_METADATA)
-    return _element(stream.getvalue(), plot)
+        for axes, plot in panels:
+            _draw_arrows(axes, [series for series in plot.series if series.arrow and not series.named])
+            _name_points(axes, plot, labels)
+        stream = io.BytesIO()
+        figure.savefig(stream, format=file_format, metadata=_NO_METADATA[file_format], dpi=_DPI)
+    return stream.getvalue()
 
 
 def _fix_layout(figure: Figure) -> None:
@@ -107,6 +112,8 @@ def _draw_series(axes: Axes, series: Series) -> Any:
     if series.spread:
         low, high = zip(*series.spread, strict=True)
         axes.vlines(x, low, high, color=color, lw=1.2, alpha=0.6)
+    if series.arrow:
+        axes.plot(x[1:], y[1:], color=color, ls="", marker=".", ms=size, zorder=3)
     start = {"markevery": [0], "mfc": "white", "ms": 6} if series.arrow else {"ms": size}
     marker = "o" if series.arrow else marker
     return axes.plot(x, y, color=color, lw=1.7, ls=dashes, marker=marker, zorder=3, **start)[0]

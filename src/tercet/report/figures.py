@@ -3,14 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
+from types import ModuleType
 
-from tercet.errors import SettingError
+from tercet.errors import InputError, SettingError
 from tercet.report.document import Chart, Figure, slug
 from tercet.report.overview import num_parameters
 from tercet.report.plots import Plan, Plot, Series
 from tercet.report.results import Run, SpeedCell, TaskResult
 from tercet.report.scaling import scaling
-from tercet.report.trajectories import training, trajectories
+from tercet.report.trajectories import paths, training, trajectories
 
 _STSB = {"STS-B test": "STSB", "STS-B dev": "STSB-dev"}
 
@@ -24,13 +26,31 @@ def figures_of(runs: Sequence[Run]) -> list[Figure]:
     plans = plan(runs)
     if not plans:
         return []
+    draw = _drawing().draw
+    return [Figure(p.title, p.caption, tuple(Chart(q.name, q.title, draw(q)) for q in p.plots)) for p in plans]
+
+
+def trajectory_drawing(runs: Sequence[Run], file_format: str) -> bytes:
+    """Return the ways of runs through the plane of alignment and uniformity, a panel for each set, as `svg` or `png`.
+
+    Raises:
+        InputError: No run was measured while it trained.
+        SettingError: matplotlib is not installed.
+    """
+    plots = paths(runs)
+    if not plots:
+        raise InputError("these runs were not measured on dev pairs. Train with trajectory: {sets: [STSB-dev]}.")
+    image: bytes = _drawing().draw_together(plots, file_format)
+    return image
+
+
+def _drawing() -> ModuleType:
     try:
-        from tercet.report.drawing import draw
+        return import_module("tercet.report.drawing")
     except ImportError as error:
         raise SettingError(
             "figures: matplotlib is not installed. Install it with: pip install 'tercet[report]'."
         ) from error
-    return [Figure(p.title, p.caption, tuple(Chart(q.name, q.title, draw(q)) for q in p.plots)) for p in plans]
 
 
 def plan(runs: Sequence[Run]) -> list[Plan]:

@@ -9,6 +9,8 @@ from tercet.report.plots import Plan, Plot, Points, Series
 from tercet.report.results import Run, Step
 
 _LONGEST_LINE = 400
+_OF_BATCHES = "trajectory-path"
+"""The plot of what was measured on training batches, which are other texts in every step."""
 _LABELS = {
     "alignment": "alignment (lower is better)",
     "uniformity": "uniformity (lower is better)",
@@ -66,6 +68,12 @@ def trajectories(runs: Sequence[Run]) -> Iterator[Plan]:
                 "plane, an open circle is the start and the arrow points to the end; the lower left corner is best.",
                 drawn,
             )
+
+
+def paths(runs: Sequence[Run]) -> list[Plot]:
+    """Plan the ways through the plane of alignment and uniformity, one plot for each dev set."""
+    plots = [plot for plan in trajectories(runs) for plot in plan.plots]
+    return [plot for plot in plots if plot.name.endswith("-path") and plot.name != _OF_BATCHES]
 
 
 def training(runs: Sequence[Run]) -> Iterator[Plan]:

@@ -1,4 +1,4 @@
-"""Files of records by their format: plain lines, JSONL, CSV, TSV and Parquet."""
+"""Files of records by their format: plain lines, JSONL, CSV, TSV, Parquet and TMX."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -9,11 +9,12 @@ from tercet.errors import RowError, SettingError
 from tercet.rows.lines import LINE_COLUMN as LINE_COLUMN
 from tercet.rows.lines import LineFile
 from tercet.rows.parquet import ParquetFile
+from tercet.rows.tmx import TmxFile
 
 Record = tuple[int, dict[str, Any]]
 """A line number (from 1) and the record there."""
 
-Format = Literal["lines", "jsonl", "csv", "tsv", "parquet", "snli"]
+Format = Literal["lines", "jsonl", "csv", "tsv", "parquet", "snli", "tmx"]
 """`snli` is TSV as SNLI and MultiNLI have it in their .txt files: labels of annotators may be missing at the end."""
 
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -37,7 +38,7 @@ def read_records(path: Path, file_format: str | None = None) -> Iterator[Record]
             yield line, record
 
 
-def open_file(path: Path, file_format: str, *, names: Sequence[str] | None = None) -> LineFile | ParquetFile:
+def open_file(path: Path, file_format: str, *, names: Sequence[str] | None = None) -> LineFile | ParquetFile | TmxFile:
     """Open a file.
 
     Args:
@@ -49,6 +50,8 @@ def open_file(path: Path, file_format: str, *, names: Sequence[str] | None = Non
         InputError: The file is missing or cannot be read.
         RowError: The header is broken.
     """
+    if file_format == "tmx":
+        return TmxFile(path)
     return ParquetFile(path) if file_format == "parquet" else LineFile(path, file_format, names=names)
 
 

@@ -65,7 +65,7 @@ class LineFile:
 
     def entries(self) -> Iterator[Entry]:
         """Yield what stands in the file, from its start."""
-        return self._entries_from(self._first, self._first_line)
+        return self.entries_from(self._first, line=self._first_line)
 
     def record_at(self, place: int) -> dict[str, Any]:
         """Return the record that starts at a byte.
@@ -73,12 +73,13 @@ class LineFile:
         Raises:
             InputError: There is none: the file is not as it was.
         """
-        entry = next(self._entries_from(place, 0), None)
+        entry = next(self.entries_from(place), None)
         if entry is None or entry.record is None:
             raise changed(self.path)
         return entry.record
 
-    def _entries_from(self, place: int, line: int) -> Iterator[Entry]:
+    def entries_from(self, place: int, *, line: int = 0) -> Iterator[Entry]:
+        """Yield what stands in the file, from the record on that starts at a byte; the first one has this line."""
         stream, parse = self._stream, self._parse
         try:
             stream.seek(place)

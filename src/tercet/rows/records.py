@@ -70,8 +70,11 @@ class RecordReader:
         """
         if self.kind is None:
             self.kind = choose_kind(names, wanted=self.wanted, given=self._given)
+        given = self._given
+        if self.kind == "parallel" and self.columns:  # another order of keys does not swap the languages
+            given = {field: columns[0] for field, columns in self.columns.items()}
         try:
-            bound = bind(self.kind, names, self._given)
+            bound = bind(self.kind, names, given)
         except UnknownColumns as error:
             if not self.columns:
                 raise

@@ -9,14 +9,18 @@ from typing import Any
 
 from tercet.errors import InputError, RowError
 from tercet.files import atomic_write, target_errors
+from tercet.rows.clean import Cleaner
 from tercet.rows.columns import UnknownColumns
 from tercet.rows.entries import Entry
-from tercet.rows.kinds import LabelledPair, Row, texts_of
+from tercet.rows.kinds import LabelledPair, ParallelPair, Row, texts_of
 from tercet.rows.records import BadRecord, RecordReader
 from tercet.rows.settings import RowSettings
 
 Reject = dict[str, Any]
 """file, line, reason, raw."""
+
+
+_LEFT_OUT = "num_left_out_by_"
 
 
 class Gate:
@@ -27,15 +31,27 @@ class Gate:
         reader: Makes rows of its records.
         settings: What happens to bad rows.
         share: How much of the good ones is let through.
+        clean: Says which parallel pairs are left out; None for none.
     """
 
-    def __init__(self, name: str, reader: RecordReader, settings: RowSettings, *, share: float = 1.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        reader: RecordReader,
+        settings: RowSettings,
+        *,
+        share: float = 1.0,
+        clean: Cleaner | None = None,
+    ) -> None:
         self.name = name
         self.reader = reader
         self.counts = {"num_read": 0, "num_bad": 0, "num_unlabelled": 0, "num_rows": 0}
         if share < 1:
             self.counts["num_not_chosen"] = 0
         self._share = share
+        self._clean = clean
+        if clean is not None:
+            self.counts |= {_LEFT_OUT + rule: 0 for rule in clean.names}
         self._skip = settings.on_error == "skip"
         self._max_bad_fraction = settings.max_bad_fraction
         self._last_line = 0
@@ -57,14 +73,22 @@ class Gate:
                 raise RowError(f"{self.name}:{entry.line}: {error}") from error
             if problem and not self._skip:
                 raise RowError(f"{self.name}:{entry.line}: {problem} Or leave such rows out: on_error: skip.")
+            rule = self._clean(found[0]) if self._clean and found and isinstance(found[0], ParallelPair) else None
+            found = [] if rule else found
             chosen = self._share == 1 or not found or _is_chosen(found[0], self._share)
             if entry.line > self._last_line:
                 self._last_line = entry.line
-                self._count(found, problem, chosen)
+                self._count(found, problem, rule, chosen)
                 if problem:
                     reject({"file": self.name, "line": entry.line, "reason": problem, "raw": _raw(entry)})
             if found and chosen:
                 yield entry, found
+
+    @property
+    def cleaned(self) -> dict[str, int]:
+        """How many pairs each rule of cleaning left out, of those that did."""
+        named = ((key.removeprefix(_LEFT_OUT), num) for key, num in self.counts.items() if key.startswith(_LEFT_OUT))
+        return {rule: num for rule, num in named if num}
 
     def check_fraction(self) -> None:
         """Raise InputError if too many rows are bad."""
@@ -75,11 +99,14 @@ class Gate:
                 f"{self._max_bad_fraction} allows. Fix the file, or see `rejects` for the reasons."
             )
 
-    def _count(self, found: list[Row], problem: str, chosen: bool) -> None:
+    def _count(self, found: list[Row], problem: str, rule: str | None, chosen: bool) -> None:
         self.counts["num_read"] += 1
         self.counts["num_rows" if chosen else "num_not_chosen"] += len(found)
         self.counts["num_bad"] += bool(problem)
-        self.counts["num_unlabelled"] += not (found or problem)
+        if rule:
+            self.counts[_LEFT_OUT + rule] += 1
+        else:
+            self.counts["num_unlabelled"] += not (found or problem)
 
 
 class RejectFile:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from tercet.errors import SettingError
+from tercet.rows.clean import CleanSettings
 from tercet.rows.columns import FIELDS, FileKind
 from tercet.rows.formats import Format
 
@@ -32,6 +33,9 @@ class SourceSettings(_Settings):
 
     path: Annotated[str, BeforeValidator(_text_of_path)] = Field(min_length=1)
     """A file; or a dataset of the hub: `hub:ID#CONFIG@SPLIT`; `#CONFIG` and `@SPLIT` (`train`) may be left out."""
+
+    translations: Annotated[str, BeforeValidator(_text_of_path)] | None = None
+    """The file whose line n is the translation of line n of `path`: two line-aligned files, as Moses has them."""
 
     kind: FileKind | None = None
     """What it holds; by its columns where null."""
@@ -82,6 +86,8 @@ class SourceSettings(_Settings):
                     raise ValueError(f"columns.{field}: there is no such field. Known: {', '.join(_FIELD_NAMES)}")
                 if not isinstance(column, str) and field != "negative":
                     raise ValueError(f"columns.{field}: only `negative` may be several columns")
+        if self.translations is not None and (self.is_hub or self.format not in (None, "lines") or self.columns):
+            raise ValueError("translations is for two files of plain lines, which have neither format nor columns")
         if self.is_hub:
             if self.format is not None or isinstance(self.columns, list):
                 raise ValueError("a dataset of the hub has no format and no list of columns")
@@ -114,6 +120,9 @@ class RowSettings(_Settings):
     no_duplicates: bool = False
     """Whether rows that share a text are kept out of one batch: the later one waits for a later batch."""
 
+    clean: CleanSettings | None = None
+    """Which parallel pairs are left out; None for none."""
+
     on_error: Literal["fail", "skip"] = "fail"
     """What a bad row does: end everything, or be left out."""
 
@@ -134,6 +143,8 @@ class RowSettings(_Settings):
     @model_validator(mode="after")
     def _fits(self) -> "RowSettings":
         weights = [source.weight for source in self.sources]
+        if self.clean is not None and self.clean.duplicates and any(source.stream for source in self.sources):
+            raise ValueError("clean.duplicates: a streamed dataset is read again and again. Set it to false")
         if None in weights and any(weights):
             raise ValueError("some sources have a weight and some have none: give all of them one, or none")
         if len(weights) > 1 and weights[0] is None and any(source.stream for source in self.sources):

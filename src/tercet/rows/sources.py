@@ -11,7 +11,9 @@ from typing import Any
 
 from tercet.errors import RowError, SettingError
 from tercet.files import sha256_of_file, sha256_of_json
+from tercet.rows.aligned import AlignedFiles
 from tercet.rows.batches import Batches
+from tercet.rows.clean import Cleaner
 from tercet.rows.columns import GIVES, RowKind, UnknownColumns
 from tercet.rows.formats import format_of, open_file
 from tercet.rows.hub import HubName, HubRecords
@@ -47,8 +49,11 @@ def open_rows(sources: Any, *, kind: RowKind, rank: int = 0) -> "Rows":
     writes = settings.on_error == "skip" and rank == 0
     streamed = [str(HubName.parse(source.path)) for source in settings.sources if source.stream]
     rejects = RejectFile(settings.rejects if writes else None, streamed=streamed)
+    if settings.clean is not None and kind != "parallel":
+        raise SettingError(f"rows.clean: is for parallel pairs, and here {kind} are wanted. Leave it out.")
+    clean = Cleaner(settings.clean) if settings.clean else None
     with rejects.writing() as reject:
-        opened = [_open(source, kind, settings, reject) for source in settings.sources]
+        opened = [_open(source, kind, settings, reject, clean) for source in settings.sources]
     for source in opened:
         source.gate.check_fraction()
         if source.store is not None and not len(source.store):
@@ -57,6 +62,9 @@ def open_rows(sources: Any, *, kind: RowKind, rank: int = 0) -> "Rows":
         if num_bad and rank == 0:
             told = f", see {settings.rejects}" if settings.rejects else ""
             logger.warning("%s: %s bad rows were left out%s.", source.gate.name, f"{num_bad:,}", told)
+        if source.gate.cleaned and rank == 0:
+            by_rule = ", ".join(f"{rule} {num:,}" for rule, num in source.gate.cleaned.items())
+            logger.warning("%s: pairs were left out by cleaning: %s.", source.gate.name, by_rule)
     return Rows(opened, settings, kind=kind, rejects=rejects)
 
 
@@ -81,7 +89,8 @@ class Source:
     def describe(self) -> dict[str, Any]:
         """Return what it is, what was found in it, and what was chosen about it."""
         reader = self.gate.reader
-        chosen = {"weight", "share", "labels", "nli_negatives", "nli_pairs"} & self.settings.model_fields_set
+        chosen = {"translations", "weight", "share", "labels", "nli_negatives", "nli_pairs"}
+        chosen &= self.settings.model_fields_set
         return {
             "path": self.settings.path,
             **self.origin,
@@ -95,7 +104,7 @@ class Source:
         """Return all that its rows depend on; what was read as a whole is its content, wherever that came from."""
         if self.store is None:
             return {**self.settings.model_dump(), **self.origin}
-        settings = self.settings.model_dump(exclude={"path", "revision"})
+        settings = self.settings.model_dump(exclude={"path", "translations", "revision"})
         return {**settings, "sha256": self.origin["sha256"], "num_rows": self.num_rows}
 
 
@@ -205,31 +214,44 @@ class Rows:
 
     def _identity(self) -> str:
         """Return a hash of all that the rows and their order depend on, besides the seed."""
-        settings = self._settings.model_dump(include={"mixing", "shuffle", "shuffle_buffer", "no_duplicates"})
+        settings = self._settings.model_dump(include={"mixing", "shuffle", "shuffle_buffer", "no_duplicates", "clean"})
         return sha256_of_json(
             {"kind": self._kind, **settings, "sources": [source.identity() for source in self._sources]}
         )
 
 
-def _open(own: SourceSettings, wanted: RowKind, settings: RowSettings, reject: Callable[[Reject], None]) -> Source:
+def _open(
+    own: SourceSettings,
+    wanted: RowKind,
+    settings: RowSettings,
+    reject: Callable[[Reject], None],
+    clean: Cleaner | None,
+) -> Source:
     if own.kind is not None and own.kind not in GIVES[wanted]:
         raise SettingError(f"{own.path}: kind {own.kind!r} gives no {wanted}. These do: {', '.join(GIVES[wanted])}.")
     columns = own.columns if isinstance(own.columns, dict) else None
     reader = RecordReader(wanted, kind=own.kind, columns=columns, labels=own.labels)
-    if own.is_hub:
-        name = HubName.parse(own.path)
-        dataset = HubRecords(name, revision=own.revision, stream=own.stream)
-        source = Source(own, dataset, Gate(str(name), reader, settings, share=own.share), {"revision": dataset.commit})
-    else:
-        file_format = _format(own)
-        file = open_file(Path(own.path), file_format, names=own.columns if isinstance(own.columns, list) else None)
-        source = Source(own, file, Gate(own.path, reader, settings, share=own.share), {"format": file_format})
+    name, records, origin = _records(own)
+    source = Source(own, records, Gate(name, reader, settings, share=own.share, clean=clean), origin)
     _choose_columns(source)
     if not own.stream:
         _read(source, wanted, reject)
     elif wanted == "triplets" and reader.kind == "labelled":
         raise SettingError(f"{own.path}: grouping by premise needs all pairs at once. Set stream: false.")
     return source
+
+
+def _records(own: SourceSettings) -> tuple[str, Records, dict[str, Any]]:
+    """Return what messages call a source, its records, and its format or revision."""
+    if own.is_hub:
+        name = HubName.parse(own.path)
+        dataset = HubRecords(name, revision=own.revision, stream=own.stream)
+        return str(name), dataset, {"revision": dataset.commit}
+    if own.translations is not None:
+        return own.path, AlignedFiles(Path(own.path), Path(own.translations)), {"format": "aligned"}
+    file_format = _format(own)
+    names = own.columns if isinstance(own.columns, list) else None
+    return own.path, open_file(Path(own.path), file_format, names=names), {"format": file_format}
 
 
 def _format(own: SourceSettings) -> str:
@@ -268,8 +290,12 @@ def _read(source: Source, wanted: RowKind, reject: Callable[[Reject], None]) -> 
         else:
             places.extend([entry.place] * len(rows))
     source.records.check_unchanged()
-    is_file = not source.settings.is_hub
-    source.origin["sha256"] = sha256_of_file(Path(source.settings.path)) if is_file else digest.hexdigest()
+    own = source.settings
+    if not own.is_hub:
+        hashes = [sha256_of_file(Path(path)) for path in (own.path, own.translations) if path]
+        source.origin["sha256"] = hashes[0] if len(hashes) == 1 else sha256_of_json(hashes)
+    else:
+        source.origin["sha256"] = digest.hexdigest()
     counts = source.gate.counts
     if wanted == "triplets" and source.gate.reader.kind == "labelled":
         counts["num_labelled"] = counts["num_rows"]

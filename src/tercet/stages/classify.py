@@ -1,10 +1,9 @@
 """The stage `classify`: an encoder learns to tell entailment, neutral and contradiction apart."""
 
-from typing import Literal
-
 from tercet.encoder import Encoder
 from tercet.objectives.classify import NliClassifier
 from tercet.objectives.gather import Gather
+from tercet.rows.columns import RowKind
 from tercet.stages.stage import Kind
 from tercet.stages.trained import Objective, TrainedEncoder, TrainedSettings
 
@@ -14,7 +13,7 @@ class ClassifyStage(TrainedSettings):
 
 
 class _Classify(TrainedEncoder):
-    row_kind: Literal["triplets", "labelled"] = "labelled"
+    row_kind: RowKind = "labelled"
 
     def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
         return NliClassifier(encoder, compute=self.settings, gather=gather, seed=self.context.seed)

@@ -12,6 +12,7 @@ from tercet.errors import SettingError
 from tercet.objectives.batch import text_key
 from tercet.objectives.distill import Distill, DistillSettings
 from tercet.objectives.gather import Gather
+from tercet.rows.columns import RowKind
 from tercet.stages.stage import Context, Kind
 from tercet.stages.teachers import Targets, TeacherList
 from tercet.stages.texts import different_texts
@@ -35,20 +36,18 @@ class DistillStage(TrainedSettings, DistillSettings):
 
     def names(self) -> list[str]:
         """Return the models and files that the stage uses."""
-        return [*super().names(), *(teacher.model for teacher in self.teacher)]
+        return [*super().names(), *(name for teacher in self.teacher for name in teacher.names())]
 
 
 class _Distill(TrainedEncoder):
     settings: DistillStage
-    row_kind: Literal["triplets", "labelled"] = "triplets"
+    row_kind: RowKind = "triplets"
 
     def __init__(self, settings: DistillStage, context: Context) -> None:
         super().__init__(settings, context)
         if self.rows.num_rows is None:
             raise SettingError(f"stages.{context.name}.rows: teachers need all texts beforehand. Set stream: false.")
-        self.inputs["teachers"] = [
-            context.describe_model(teacher.model, revision=teacher.revision) for teacher in settings.teacher
-        ]
+        self.inputs["teachers"] = [teacher.describe(context) for teacher in settings.teacher]
 
     def start(self) -> Encoder:
         settings, context, encoder = self.settings, self.context, super().start()

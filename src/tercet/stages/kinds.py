@@ -1,6 +1,6 @@
 """The table of all kinds of stages."""
 
-from tercet.stages import classify, contrast, denoise, distill, synthesize, synthesizer, tokenizer
+from tercet.stages import classify, contrast, denoise, distill, parallel, synthesize, synthesizer, tokenizer
 from tercet.stages.stage import Kind
 
 KINDS: dict[str, Kind] = {
@@ -9,6 +9,7 @@ KINDS: dict[str, Kind] = {
     "distill": distill.KIND,
     "contrast": contrast.KIND,
     "classify": classify.KIND,
+    "parallel": parallel.KIND,
     "synthesizer": synthesizer.KIND,
     "synthesize": synthesize.KIND,
 }

@@ -12,6 +12,7 @@ from tercet.files import atomic_write, target_errors
 from tercet.objectives.batch import text_key
 from tercet.progress import progress_bar
 from tercet.shards import in_shards
+from tercet.stages.stage import Context
 
 logger = logging.getLogger("tercet")
 
@@ -106,6 +107,17 @@ class RememberedVectors:
         logger.warning("%s cannot be used and is made again: %s", file, reason)
         file.unlink()
         return None
+
+
+def remember(store: RememberedVectors, texts: Callable[[], Iterable[str]], *, label: str, context: Context) -> Keys:
+    """Add texts to a store that all processes use: the main one embeds what is new, the others find it there."""
+    processes = context.processes
+    if not processes.is_main:
+        processes.wait()
+    keys = store.add(texts, label=label, progress=context.progress and processes.is_main)
+    if processes.is_main:
+        processes.wait()
+    return keys
 
 
 def _taken(texts: Iterable[str], wanted: set[int]) -> Iterator[str]:

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict
 from tercet.encoder import Encoder
 from tercet.encoder.names import FRESH, find_folder
 from tercet.files import sha256_of_folder
-from tercet.training.loop import Evaluate
+from tercet.training.loop import Evaluate, Measure
 from tercet.training.processes import Processes
-from tercet.training.settings import DevSettings
+from tercet.training.settings import DevSettings, TrajectorySettings
 
 REFERENCE = "@"
 
@@ -45,8 +45,11 @@ class Context:
     seed: int
     outputs: Mapping[str, Output]
     processes: Processes
-    score: Callable[[Encoder, DevSettings, str], Evaluate]
-    """Makes the function that scores an encoder on a dev task, at a precision."""
+    score: Callable[[Encoder, Encoder | None, DevSettings, str], Evaluate]
+    """Makes the function that scores an encoder on a dev task, at a precision. The second encoder, where there is one,
+    embeds the source side of parallel pairs."""
+    measure: Callable[[Encoder, Encoder | None, TrajectorySettings, str], Measure]
+    """Makes the function that measures alignment and uniformity on dev pairs, with the same arguments."""
     on_log: Callable[[dict[str, Any]], None] | None = None
     progress: bool = False
 

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat
+from pydantic import BeforeValidator, Field, PositiveFloat
 from torch import Tensor
 
-from tercet.encoder import Encoder, Vectors
+from tercet.encoder import Vectors
 from tercet.encoder.tower import unit_length
-from tercet.stages.remembered import Keys, RememberedVectors
+from tercet.stages.model import ModelSettings
+from tercet.stages.remembered import Keys, RememberedVectors, remember
 from tercet.stages.stage import Context
 
 _SAMPLE = 65_536
@@ -20,19 +21,8 @@ _SAMPLE = 65_536
 _BLOCK = 65_536
 
 
-class TeacherSettings(BaseModel):
+class TeacherSettings(ModelSettings):
     """One teacher. A text alone stands for `{model: TEXT}`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    model: str
-    """A model by its name, or `@NAME`: the encoder of an earlier stage."""
-
-    revision: str | None = None
-    """Its branch, tag or commit on the hub."""
-
-    encoder: dict[str, Any] = {}
-    """Its prompt, max_tokens and so on; what is not given is as the model has it."""
 
     weight: PositiveFloat = 1.0
     """How much its cosines count among those of all teachers."""
@@ -42,8 +32,7 @@ class TeacherSettings(BaseModel):
 
 
 def _as_list(value: Any) -> Any:
-    teachers = value if isinstance(value, list | tuple) else [value]
-    return [{"model": teacher} if isinstance(teacher, str) else teacher for teacher in teachers]
+    return value if isinstance(value, list | tuple) else [value]
 
 
 TeacherList = Annotated[list[TeacherSettings], BeforeValidator(_as_list), Field(min_length=1)]
@@ -68,7 +57,7 @@ class Targets:
         self, teachers: Sequence[TeacherSettings], *, width: int, context: Context, cache: Path, precision: str
     ) -> None:
         self._settings, self._width, self._context = teachers, width, context
-        self._stores = [RememberedVectors(cache, _load(each, context), precision=precision) for each in teachers]
+        self._stores = [RememberedVectors(cache, each.load(context), precision=precision) for each in teachers]
         self._means = [np.zeros(store.dim, np.float32) for store in self._stores]
         self._directions: Vectors | None = None
 
@@ -86,14 +75,8 @@ class Targets:
 
     def add(self, texts: Callable[[], Iterable[str]], *, label: str) -> Keys:
         """Embed texts with all teachers, and return their keys."""
-        processes = self._context.processes
-        if not processes.is_main:
-            processes.wait()  # until the main process has embedded what is new
         for store, settings in zip(self._stores, self._settings, strict=True):
-            show = self._context.progress and processes.is_main
-            keys = store.add(texts, label=f"{label} ({settings.model})", progress=show)
-        if processes.is_main:
-            processes.wait()
+            keys = remember(store, texts, label=f"{label} ({settings.model})", context=self._context)
         return keys
 
     def __call__(self, keys: Tensor) -> Tensor:
@@ -110,11 +93,6 @@ class Targets:
             vectors = unit_length(torch.from_numpy(store(keys) - mean))
             parts.append(vectors.numpy() * settings.weight**0.5)
         return np.concatenate(parts, axis=1)
-
-
-def _load(teacher: TeacherSettings, context: Context) -> Encoder:
-    device = str(context.processes.device)
-    return Encoder.load(context.place(teacher.model), device=device, revision=teacher.revision, **teacher.encoder)
 
 
 def _blocks(keys: Keys) -> list[Keys]:

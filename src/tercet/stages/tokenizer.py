@@ -29,6 +29,9 @@ class TokenizerStage(StageSettings):
     character_coverage: float = Field(default=0.9995, gt=0, le=1)
     """The share of the texts' characters that have a piece."""
 
+    first_token: bool = False
+    """Whether every text begins with a token of its own, for a BERT that is read out there (`cls`)."""
+
     def names(self) -> list[str]:
         """Return the files that the stage uses."""
         return [source.path for source in self.rows.sources]

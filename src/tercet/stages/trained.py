@@ -1,8 +1,8 @@
 """What all stages that train an encoder have in common: where it starts, its rows, dropout, LoRA, and the result."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
@@ -16,12 +16,13 @@ from tercet.errors import SettingError
 from tercet.objectives.compute import ComputeSettings
 from tercet.objectives.gather import Gather
 from tercet.rows.batches import Batches
+from tercet.rows.columns import RowKind
 from tercet.rows.settings import RowSettings
 from tercet.rows.sources import Rows, open_rows
 from tercet.stages.adapters import LoraSettings, add_lora, merge_lora
 from tercet.stages.stage import Context, StageSettings
 from tercet.stages.texts import placed
-from tercet.training.loop import Evaluate, StepResult, TrainResult, train
+from tercet.training.loop import Evaluate, Measure, Stateful, StepResult, TrainResult, train
 from tercet.training.settings import DevSettings, LoopSettings
 from tercet.training.state import set_weights, weights_of
 
@@ -128,7 +129,13 @@ class Objective(Protocol):
 class TrainedEncoder(ABC):
     """The work of a stage that trains an encoder; a kind says what rows it wants and what it optimises."""
 
-    row_kind: Literal["triplets", "labelled"]
+    row_kind: RowKind
+    source: Encoder | None = None
+    """What embeds the source side of parallel pairs, where it is another encoder."""
+    companions: tuple[Encoder, ...] = ()
+    """Encoders that are trained besides the one that comes out."""
+    extra_state: Mapping[str, Stateful] = {}
+    """What checkpoints keep besides what is trained."""
 
     def __init__(self, settings: TrainedSettings, context: Context) -> None:
         self.settings = settings
@@ -139,7 +146,7 @@ class TrainedEncoder(ABC):
 
     def start(self) -> Encoder:
         """Return the encoder before it is trained."""
-        return self._load()
+        return self.load()
 
     @abstractmethod
     def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
@@ -148,27 +155,39 @@ class TrainedEncoder(ABC):
     def run(self) -> dict[str, Any]:
         """Train, and write the encoder."""
         settings, context, processes = self.settings, self.context, self.context.processes
-        encoder, dev = self.start(), settings.evaluate
-        with other_dropout(encoder.tower.backbone, settings.dropout):
+        encoder, dev, trajectory = self.start(), settings.evaluate, settings.trajectory
+        with ExitStack() as stack:
+            for each in (encoder, *self.companions):
+                stack.enter_context(other_dropout(each.tower.backbone, settings.dropout))
             if settings.lora is not None:
                 add_lora(encoder.tower, settings.lora, seed=context.seed)
             if processes.shards:
                 self._shard(encoder.tower)
             objective = self.objective(encoder, Gather() if processes.world > 1 else None)
-            score = context.score(encoder, dev, settings.precision) if dev else None
-            result = train_on_rows(objective, self.rows, settings=settings, context=context, evaluate=score)
-        self._save(encoder)
+            watched = encoder, self.source
+            result = train_on_rows(
+                objective,
+                self.rows,
+                settings=settings,
+                context=context,
+                evaluate=context.score(*watched, dev, settings.precision) if dev else None,
+                measure=context.measure(*watched, trajectory, settings.precision) if trajectory else None,
+                extra_state=self.extra_state,
+            )
+        self.save(encoder)
         return {"num_steps": result.num_steps, "best": result.best}
 
-    def _load(self) -> Encoder:
+    def load(self) -> Encoder:
+        """Return the encoder with the weights of its start."""
         device = str(self.context.processes.device)
         return Encoder.load(**self.settings.placed(self.context), device=device, **self.settings.encoder)
 
-    def _save(self, encoder: Encoder) -> None:
+    def save(self, encoder: Encoder) -> None:
+        """Write the encoder when it is trained."""
         if self.context.processes.shards:
             weights = weights_of(encoder.tower)
             if self.context.processes.is_main:
-                encoder = self._load()
+                encoder = self.load()
                 set_weights(encoder.tower, weights)
         if self.settings.lora is not None:
             merge_lora(encoder.tower)
@@ -194,6 +213,8 @@ def train_on_rows(
     settings: LearningSettings,
     context: Context,
     evaluate: Evaluate | None = None,
+    measure: Measure | None = None,
+    extra_state: Mapping[str, Stateful] | None = None,
 ) -> TrainResult:
     """Train what an objective optimises on the rows of a stage."""
     processes = context.processes
@@ -217,7 +238,9 @@ def train_on_rows(
         seed=context.seed,
         label=context.name,
         evaluate=evaluate,
+        measure=measure,
         on_log=context.on_log,
+        extra_state=extra_state,
         processes=processes,
         progress=context.progress,
     )

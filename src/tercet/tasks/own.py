@@ -7,6 +7,9 @@
 | paraphrase | sentence1, sentence2, label (0 or 1) | average precision of the cosine |
 | rerank | query, candidate, label (0 or 1) | MAP over queries |
 | labelled | text, label | accuracy of logistic regression, nested 10-fold |
+| parallel | source, target, or named by languages | alignment and uniformity of translations |
+
+`ntrex:eng-LANGUAGE` and `ntrex:LANGUAGE-eng` are parallel pairs of NTREX in the data folder.
 """
 
 from pathlib import Path
@@ -16,6 +19,7 @@ import numpy as np
 
 from tercet.errors import InputError, RowError, SettingError
 from tercet.rows.formats import format_of, read_records
+from tercet.tasks import sts
 from tercet.tasks.classifier import score_nested
 from tercet.tasks.data import DataFolder
 from tercet.tasks.geometry import measure
@@ -23,6 +27,7 @@ from tercet.tasks.logistic import ClassifierSettings
 from tercet.tasks.metrics import average_precision, cosine
 from tercet.tasks.pairs import Pairs, score_paraphrase, score_spearman
 from tercet.tasks.task import Embed, Options, Result, Task
+from tercet.tasks.translation import parallel_task
 
 _COLUMNS = {
     "scored": ("sentence1", "sentence2", "score"),
@@ -32,6 +37,9 @@ _COLUMNS = {
     "labelled": ("text", "label"),
 }
 
+PARALLEL = ("parallel", "ntrex")
+"""Kinds of parallel pairs: a file, or NTREX."""
+
 
 def own_task(kind: str, path: str) -> Task:
     """Return the task of a file.
@@ -39,8 +47,10 @@ def own_task(kind: str, path: str) -> Task:
     Raises:
         SettingError: There is no such kind of file.
     """
+    if kind in PARALLEL:
+        return parallel_task(kind, path)
     if kind not in _COLUMNS:
-        raise SettingError(f"task {kind}:{path}: no such kind of file. Known: {', '.join(_COLUMNS)}.")
+        raise SettingError(f"task {kind}:{path}: no such kind of file. Known: {', '.join([*_COLUMNS, *PARALLEL])}.")
 
     def run(data: DataFolder, embed: Embed, options: Options) -> Result:
         file = Path(path).absolute()
@@ -49,6 +59,21 @@ def own_task(kind: str, path: str) -> Task:
         return _SCORERS[kind](_read(data.path(str(file)), kind), embed, options)
 
     return Task(f"{kind}:{path}", run)
+
+
+def trajectory_task(name: str) -> Task:
+    """Return the task that measures alignment and uniformity on a set: an STS task's pairs, or a file's.
+
+    Raises:
+        SettingError: These cannot be measured there.
+    """
+    if name in {task.name for task in sts.TASKS}:
+        return Task(name, lambda data, embed, _: measure(Pairs.joined([*sts.load_pairs(data, name).values()]), embed))
+    kind, _, path = name.partition(":")
+    if kind not in ("geometry", *PARALLEL) or not path:
+        known = "an STS task such as STSB-dev, geometry:FILE, parallel:FILE or ntrex:eng-LANGUAGE"
+        raise SettingError(f"trajectory.sets {name!r}: has no alignment. Take {known}.")
+    return own_task(kind, path)
 
 
 def _read(path: Path, kind: str) -> list[tuple[Any, ...]]:

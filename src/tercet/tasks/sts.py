@@ -70,7 +70,8 @@ def load_chinese(data: DataFolder, split: str) -> dict[str, Pairs]:
     return {split: Pairs.of((c[-3], c[-2], number(c[-1], where, low=0, high=5)) for where, c in rows)}
 
 
-def _load(data: DataFolder, name: str) -> dict[str, Pairs]:
+def load_pairs(data: DataFolder, name: str) -> dict[str, Pairs]:
+    """Read the pairs of a task by its name, subset by subset."""
     if name in _YEARS:
         return _load_year(data, name)
     if name == "SICK-R":
@@ -81,7 +82,7 @@ def _load(data: DataFolder, name: str) -> dict[str, Pairs]:
 
 def _task(name: str) -> Task:
     def run(data: DataFolder, embed: Embed, _options: Options) -> Result:
-        subsets = _load(data, name)
+        subsets = load_pairs(data, name)
         result = score_spearman(subsets, embed)
         notes = []
         if result["num"] != _NUM_PAIRS.get(name, result["num"]):

@@ -37,6 +37,9 @@ class Options:
     seed: int = 1111
     """What folds and batches are drawn with."""
 
+    source: Embed | None = None
+    """What embeds the source side of parallel pairs, where it is another encoder."""
+
 
 @dataclass(frozen=True)
 class Task:

@@ -1,11 +1,21 @@
-"""Translation retrieval: is a sentence's translation the nearest of all sentences in the other language?"""
+"""Translations: is a sentence's translation the nearest of all, and how near are they while a model trains?"""
+
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from tercet.errors import RowError
+from tercet.errors import RowError, SettingError
+from tercet.geometry import alignment, uniformity
+from tercet.rows.clean import script_share
+from tercet.rows.kinds import ParallelPair
+from tercet.rows.sources import open_rows
 from tercet.tasks.data import DataFolder, MissingDataError
 from tercet.tasks.metrics import unit
 from tercet.tasks.task import Embed, Options, Result, Task
+
+_ENGLISH = "newstest2019-src.eng.txt"
+_NUM_PAIRS = 1000
 
 
 def retrieval_accuracy(source: np.ndarray, target: np.ndarray) -> tuple[float, float]:
@@ -15,20 +25,18 @@ def retrieval_accuracy(source: np.ndarray, target: np.ndarray) -> tuple[float, f
     return float(np.mean(cosines.argmax(1) == own)), float(np.mean(cosines.argmax(0) == own))
 
 
-def _retrieval(data: DataFolder, embed: Embed, _options: Options) -> Result:
+def _retrieval(data: DataFolder, embed: Embed, options: Options) -> Result:
     """Score every language that is there in NTREX's line-aligned files against the English source."""
-    english = [text for _, text in data.lines("ntrex/newstest2019-src.eng.txt")]
+    english = _ntrex(data, _ENGLISH)
     folder = data.root / "ntrex"
     languages = {path.name.split(".")[1]: path.name for path in sorted(folder.glob("newstest2019-ref.*.txt"))}
     languages = {language: name for language, name in languages.items() if not language.startswith("eng")}
     if not languages:
         raise MissingDataError(f"ntrex/newstest2019-ref.LANGUAGE.txt: none in {data.root}. Put one there.")
-    source = embed(english)
+    source = (options.source or embed)(english)
     scores: dict[str, float] = {}
     for language, name in languages.items():
-        target = [text for _, text in data.lines(f"ntrex/{name}")]
-        if len(target) != len(english):
-            raise RowError(f"ntrex/{name}:{len(target)}: {len(target)} lines for {len(english)} English ones.")
+        target = _ntrex(data, name, num=len(english))
         there, back = retrieval_accuracy(source, embed(target))
         scores |= {f"eng-{language}": 100 * there, f"{language}-eng": 100 * back}
     return {
@@ -37,6 +45,70 @@ def _retrieval(data: DataFolder, embed: Embed, _options: Options) -> Result:
         "num": len(english),
         "protocol": "NTREX, nearest neighbour by cosine among all sentences, both ways",
         "subsets": scores,
+    }
+
+
+def _ntrex(data: DataFolder, name: str, *, num: int | None = None) -> list[str]:
+    lines = [text for _, text in data.lines(f"ntrex/{name}")]
+    if len(lines) != (num or len(lines)):
+        raise RowError(f"ntrex/{name}:{len(lines)}: {len(lines)} lines for {num} English ones. Fetch the files again.")
+    return lines
+
+
+def parallel_task(kind: str, name: str) -> Task:
+    """Return the task that measures alignment and uniformity on parallel pairs.
+
+    Args:
+        kind: `parallel` for a file of such rows; `ntrex` for NTREX, whose English side is the one or the other.
+        name: The file; or `eng-LANGUAGE` or `LANGUAGE-eng`, the source first.
+    """
+
+    def read(data: DataFolder) -> list[tuple[str, str]]:
+        if kind == "parallel":
+            rows = open_rows(data.path(str(Path(name).absolute())), kind="parallel")
+            return [(row.source, row.target) for row in rows if isinstance(row, ParallelPair)]
+        english = _ntrex(data, _ENGLISH)
+        language = name.removesuffix("-eng") if name.endswith("-eng") else name.removeprefix("eng-")
+        other = _ntrex(data, f"newstest2019-ref.{language}.txt", num=len(english))
+        return list(zip(other, english, strict=True) if name.endswith("-eng") else zip(english, other, strict=True))
+
+    def run(data: DataFolder, embed: Embed, options: Options) -> Result:
+        return parallel_geometry(read(data), options.source or embed, embed)
+
+    return Task(f"{kind}:{name}", run)
+
+
+def parallel_geometry(pairs: Sequence[tuple[str, str]], embed_source: Embed, embed_target: Embed) -> Result:
+    """Measure geometry as in the parallel-translation paper, Appendix A.
+
+    Of the first 1,000 pairs a quarter are positives. In the others the Chinese side (the source where neither is) is
+    another sentence, drawn from the pairs behind them; or from one another where there are none behind them.
+
+    Args:
+        pairs: Sources and their translations.
+        embed_source: What embeds sources.
+        embed_target: What embeds translations.
+    """
+    sources, targets = (list(side) for side in zip(*pairs[:_NUM_PAIRS], strict=True))
+    num_positive = max(1, len(sources) // 4)
+    side = int(script_share(" ".join(targets), "zh") > script_share(" ".join(sources), "zh"))
+    swapped = (sources, targets)[side]
+    pool = [pair[side] for pair in pairs[_NUM_PAIRS:]] or swapped[num_positive:]
+    drawn = np.random.default_rng(0).choice(len(pool), len(swapped) - num_positive, replace=len(pool) < len(swapped))
+    swapped[num_positive:] = [pool[i] for i in drawn]
+    first, second = unit(embed_source(sources)), unit(embed_target(targets))
+    if first.shape != second.shape:
+        raise SettingError(
+            f"parallel pairs: vectors have {first.shape[1]} and {second.shape[1]} numbers. Take encoders of one width."
+        )
+    return {
+        "metric": "uniformity",
+        "score": (spread := uniformity(np.concatenate([first, second]))),
+        "num": len(first),
+        "protocol": f"alignment over {num_positive} translations; uniformity over their sentences and those of "
+        f"{len(first) - num_positive} pairs that are none; squared distances; not x 100",
+        "alignment": alignment(first[:num_positive], second[:num_positive]),
+        "uniformity": spread,
     }
 
 

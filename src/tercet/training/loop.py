@@ -63,6 +63,7 @@ class Stateful(Protocol):
 
 Step = Callable[[Any], StepResult]
 Evaluate = Callable[[], dict[str, Any]]
+Measure = Callable[[], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ def train(
     seed: int = 0,
     label: str = "training",
     evaluate: Evaluate | None = None,
+    measure: Measure | None = None,
     on_log: Callable[[dict[str, Any]], None] | None = None,
     extra_state: Mapping[str, Stateful] | None = None,
     processes: Processes = ALONE,
@@ -100,6 +102,7 @@ def train(
         seed: What dropout is drawn with, anew in every step.
         label: What the bar and the log call this training.
         evaluate: Scores the module: what it returns goes into the log, and `dev` is the score, higher is better.
+        measure: Measures the module, as often as `settings.trajectory` says: what it returns are lines of the log.
         on_log: Gets every line of the log, too.
         extra_state: What else checkpoints keep, the same in every process.
         processes: The processes that train together.
@@ -109,12 +112,14 @@ def train(
         DivergedError: A loss or gradient is not finite. The update was not made; the last checkpoint is good.
         OutputError: A checkpoint or the log cannot be written.
     """
-    if (evaluate is None) != (settings.evaluate is None):
-        raise SettingError("evaluate: settings and function must both be given, or neither. Give both.")
+    for name, function in (("evaluate", evaluate), ("trajectory", measure)):
+        if (function is None) != (getattr(settings, name) is None):
+            raise SettingError(f"{name}: settings and function must both be given, or neither. Give both.")
     with target_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     log = Log(folder / "metrics.jsonl" if processes.is_main else None, on_log)
-    training = _Training(module, step, settings, folder, seed, label, evaluate, log, extra_state or {}, processes)
+    extras = extra_state or {}
+    training = _Training(module, step, settings, folder, seed, label, evaluate, measure, log, extras, processes)
     return training.run(batches, progress=progress)
 
 
@@ -130,11 +135,12 @@ class _Training:
         seed: int,
         label: str,
         evaluate: Evaluate | None,
+        measure: Measure | None,
         log: Log,
         extras: Mapping[str, Stateful],
         processes: Processes,
     ) -> None:
-        self.module, self.compute, self.evaluate = module, step, evaluate
+        self.module, self.compute, self.evaluate, self.measure = module, step, evaluate, measure
         self.settings, self.seed, self.label = settings, seed, label
         self.log, self.extras, self.processes = log, extras, processes
         self.checkpoints = Checkpoints(folder / "checkpoints")
@@ -154,13 +160,16 @@ class _Training:
         with progress_bar(self.label, total=num_steps, unit="steps", enabled=show) as advance:
             advance(self.num_done, earlier=True)
             if self.num_done == 0:
+                self._measure()
                 self._score(candidate=False)  # the start: for the log only
             while self.num_done < num_steps:
                 line = self._step(next(batches), num_steps)
                 self.num_done += 1
                 if self._is_due(self.settings.log_every, num_steps) or self.num_done == 1:
                     self.log.add(line)
-                dev = self.settings.evaluate
+                dev, trajectory = self.settings.evaluate, self.settings.trajectory
+                if trajectory is not None and self._is_due(trajectory.every, num_steps):
+                    self._measure()
                 is_best = dev is not None and self._is_due(dev.every, num_steps) and self._score(dev.keep == "best")
                 if is_best or self._is_due(self.settings.checkpoint_every, num_steps):
                     self._save(batches.state())
@@ -214,6 +223,10 @@ class _Training:
         if is_best:
             self.best = {"step": self.num_done, "score": score}
         return is_best
+
+    def _measure(self) -> None:
+        for line in self.measure() if self.measure is not None else ():
+            self.log.add({"stage": self.label, "step": self.num_done, **line})
 
     def _save(self, data: dict[str, Any]) -> None:
         tensors, numbers = optimizer_state(self.module, self.optimizer)

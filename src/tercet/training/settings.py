@@ -24,6 +24,18 @@ class DevSettings(ScoreSettings):
     """The task."""
 
 
+class TrajectorySettings(BaseModel):
+    """When and on what alignment and uniformity are measured while a model trains. Nothing is selected by them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: int = Field(default=100, ge=1)
+    """How many steps lie between two measurements. There is one before the first step and one behind the last, too."""
+
+    sets: list[str] = Field(default=["STSB-dev"], min_length=1)
+    """Scored pairs: an STS task, or `geometry:FILE`. Parallel pairs: `parallel:FILE`."""
+
+
 class LoopSettings(BaseModel):
     """How long and by what rule weights are updated. Exactly one of `steps` and `epochs` is given."""
 
@@ -58,6 +70,9 @@ class LoopSettings(BaseModel):
 
     evaluate: ScoreSettings | None = None
     """Scores in between; None for none."""
+
+    trajectory: TrajectorySettings | None = None
+    """Alignment and uniformity in between; None for none."""
 
     log_every: int = Field(default=10, ge=1)
     """How many steps lie between two lines of the log."""
