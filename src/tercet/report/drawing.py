@@ -83,8 +83,7 @@ def draw_together(plots: Sequence[Plot], file_format: str) -> bytes:
             _set_axes(axes, plot)
         if handles:
             names = [labels[label] for label in handles]
-            where = {"loc": "outside lower center", "ncols": num_columns, "handlelength": 2.6}
-            figure.legend([*handles.values()], names, **where)
+            figure.legend([*handles.values()], names, loc="outside lower center", ncols=num_columns, handlelength=2.6)
         _fix_layout(figure)
         for axes, plot in panels:
             _draw_arrows(axes, [series for series in plot.series if series.arrow and not series.named])

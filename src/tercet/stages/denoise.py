@@ -23,8 +23,8 @@ class DenoiseStage(LearningSettings, DenoiseSettings):
 
     @model_validator(mode="after")
     def _no_encoder(self) -> Self:
-        if self.evaluate is not None or self.lora is not None:
-            raise ValueError("denoising has neither evaluate nor lora: what comes out is no encoder yet")
+        if self.evaluate is not None or self.trajectory is not None or self.lora is not None:
+            raise ValueError("denoising has no evaluate, trajectory or lora: what comes out is no encoder yet")
         return self
 
 
