@@ -90,7 +90,7 @@ def test_a_killed_distillation_ends_with_the_same_weights(launch, tercet, recipe
     [
         ("stages.teach.teacher=[]", "stages.teach.distill.teacher: "),
         ("stages.teach.teacher.5.weight=1", "is no place in a list. Take a number below 2"),
-        ("stages.gaps.evaluate={}", "denoising has neither evaluate nor lora"),
+        ("stages.gaps.evaluate={}", "denoising has no evaluate"),
         ("stages.pieces.num_pieces=2", "stages.pieces.tokenizer.num_pieces 2"),
         ("stages.teach.encoder.projection=16", "piece_vectors 'teacher': is for a T5 whose vectors are as wide"),
     ],

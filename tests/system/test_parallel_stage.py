@@ -1,4 +1,4 @@
-"""The stage `parallel` in a run: the source stays as it is, designs, readouts, trajectories, mini recipes."""
+"""The stage `parallel` in a run: designs, the frozen source, the readout of evaluation, trajectories, a mini recipe."""
 
 import json
 import os

@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
-from types import ModuleType
 
 from tercet.errors import InputError, SettingError
 from tercet.report.document import Chart, Figure, slug
@@ -26,7 +24,9 @@ def figures_of(runs: Sequence[Run]) -> list[Figure]:
     plans = plan(runs)
     if not plans:
         return []
-    draw = _drawing().draw
+    _check_matplotlib()
+    from tercet.report.drawing import draw
+
     return [Figure(p.title, p.caption, tuple(Chart(q.name, q.title, draw(q)) for q in p.plots)) for p in plans]
 
 
@@ -40,13 +40,15 @@ def trajectory_drawing(runs: Sequence[Run], file_format: str) -> bytes:
     plots = paths(runs)
     if not plots:
         raise InputError("these runs were not measured on dev pairs. Train with trajectory: {sets: [STSB-dev]}.")
-    image: bytes = _drawing().draw_together(plots, file_format)
-    return image
+    _check_matplotlib()
+    from tercet.report.drawing import draw_together
+
+    return draw_together(plots, file_format)
 
 
-def _drawing() -> ModuleType:
+def _check_matplotlib() -> None:
     try:
-        return import_module("tercet.report.drawing")
+        import matplotlib  # noqa: F401
     except ImportError as error:
         raise SettingError(
             "figures: matplotlib is not installed. Install it with: pip install 'tercet[report]'."

@@ -21,7 +21,7 @@ class DenoiseStage(GeneratorSettings, DenoiseSettings):
     @model_validator(mode="after")
     def _no_scores(self) -> Self:
         if self.evaluate is not None:
-            raise ValueError("denoising has neither evaluate nor lora: what comes out is no encoder yet")
+            raise ValueError("denoising has no evaluate: what comes out is no encoder yet")
         return self
 
 

@@ -32,9 +32,9 @@ class GeneratorSettings(LearningSettings):
     """`exact` (fp32), `fast` (bf16 by autocast; weights in fp32), or `auto` (`fast` where the machine has bf16)."""
 
     @model_validator(mode="after")
-    def _no_lora(self) -> Self:
-        if self.lora is not None:
-            raise ValueError("lora is for encoders: here all weights are trained")
+    def _no_encoder(self) -> Self:
+        if self.lora is not None or self.trajectory is not None:
+            raise ValueError("lora and trajectory are for encoders: here all weights of a T5 are trained to write")
         return self
 
 

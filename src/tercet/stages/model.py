@@ -54,6 +54,6 @@ class ModelSettings(BaseModel):
             device=str(context.processes.device),
             revision=self.revision,
             convert_pickle=self.convert_pickle,
-            seed=context.seed,
+            seed=context.seed + 1,  # a fresh one is not to be the start's twin
             **self.encoder,
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import torch
 from pydantic import model_validator
 from torch import Tensor
@@ -97,7 +98,7 @@ class _Parallel(TrainedEncoder):
         remember(store, self._source_texts, label="source", context=context)
 
         def remembered(texts: Sequence[str]) -> Tensor:
-            return torch.from_numpy(store(torch.tensor([text_key(text) for text in texts]).numpy()))
+            return torch.from_numpy(store(np.array([text_key(text) for text in texts], np.int64)))
 
         return remembered
 

@@ -72,8 +72,12 @@ def parallel_task(kind: str, name: str) -> Task:
         other = _ntrex(data, f"newstest2019-ref.{language}.txt", num=len(english))
         return list(zip(other, english, strict=True) if name.endswith("-eng") else zip(english, other, strict=True))
 
+    pairs: list[tuple[str, str]] = []
+
     def run(data: DataFolder, embed: Embed, options: Options) -> Result:
-        return parallel_geometry(read(data), options.source or embed, embed)
+        if not pairs:  # while a model trains it is measured again and again
+            pairs.extend(read(data))
+        return parallel_geometry(pairs, options.source or embed, embed)
 
     return Task(f"{kind}:{name}", run)
 
