@@ -186,7 +186,7 @@ class TestGenerating:
             PREMISES, relation="entailment", sampling=sampling, seed=1, num_samples=3
         )
         assert found != write(2, num_samples=3)
-        assert len({sample for samples in found for sample in samples}) > 8
+        assert any(len({*samples}) > 1 for samples in found)
 
     def test_chance_elsewhere_is_not_touched(self, synthesizer_folder, name):
         synthesizer = Synthesizer.load(synthesizer_folder(), engine=name, device="cpu")
