@@ -82,7 +82,7 @@ def test_a_killed_training_ends_with_the_same_weights(launch, tercet, recipe, tm
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("stages.both.lora={}", "lora is for encoders"),
+        ("stages.both.lora={}", "lora and trajectory are for encoders"),
         ("stages.both.evaluate.rows=missing.tsv", "missing.tsv"),
         ("stages.both.evaluate.task=STSB-dev", "stages.both.synthesizer.evaluate.task: there is no such setting"),
         ("stages.both.synthesizer.tokenizer=minilm", "no end token"),
