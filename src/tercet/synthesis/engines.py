@@ -1,5 +1,6 @@
 """Engines: what writes texts, token by token."""
 
+import copy
 import logging
 import shutil
 import threading
@@ -149,7 +150,7 @@ class CTranslate2Engine:
 
         config = model.config
         with torch.no_grad():
-            spec = T5Loader().get_model_spec(model)
+            spec = T5Loader().get_model_spec(copy.deepcopy(model))  # whose weights are quantised in place
         spec.decoder.scale_outputs = head_scale(
             config
         )  # which the loader would guess from a key that transformers sets
