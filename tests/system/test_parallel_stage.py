@@ -12,7 +12,7 @@ import yaml
 from killing import kill_when
 from safetensors.torch import load_file
 
-from tercet import Encoder
+from tercet import Encoder, SettingError
 from tercet.evaluate import evaluate
 from tercet.pipeline import run_recipe
 from tercet.recipe import read_recipe
@@ -154,6 +154,21 @@ def test_a_source_of_another_width_without_an_mlp_is_refused(tercet, folder):
     done = tercet("train", write(folder, encoder={"readout": "mean"}), "--run", "run")
     assert done.returncode == 2
     assert "vectors have 128 numbers, those of the source 40" in done.stderr
+
+
+def test_encoders_of_two_languages_are_compared_and_must_be_of_one_width(tiny, tmp_path):
+    english, chinese = ["two dogs run", "deep snow", "a man"], ["snow", "a guitar", "monday"]
+    (tmp_path / "ntrex").mkdir()
+    for name, lines in (("src.eng", english), ("ref.zho-CN", chinese)):
+        (tmp_path / "ntrex" / f"newstest2019-{name}.txt").write_text("".join(f"{line}\n" for line in lines))
+    target, source = tiny("bert", readout="mean", projection=24), tiny("t5", projection=24)
+    found = evaluate(target, tasks="retrieval", data=tmp_path, source=source)
+    cosines = source.embed(english) @ target.embed(chinese).T
+    wanted = [np.mean(cosines.argmax(axis) == np.arange(3)) for axis in (1, 0)]
+    assert found["tasks"]["retrieval"]["score"] == pytest.approx(100 * np.mean(wanted))
+    assert found["settings"]["source"]["fingerprint"] == source.fingerprint()
+    with pytest.raises(SettingError, match=r"vectors have 24 and 128 numbers.*mlp=always"):
+        evaluate(tiny("bert", readout="mean"), tasks="retrieval", data=tmp_path, source=source)
 
 
 def test_parallel_pairs_are_measured_as_the_paper_says():

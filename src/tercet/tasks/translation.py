@@ -20,9 +20,17 @@ _NUM_PAIRS = 1000
 
 def retrieval_accuracy(source: np.ndarray, target: np.ndarray) -> tuple[float, float]:
     """Return the share of rows whose nearest row on the other side is their own: source to target, and back."""
+    _check_widths(source, target)
     cosines = unit(source) @ unit(target).T
     own = np.arange(len(cosines))
     return float(np.mean(cosines.argmax(1) == own)), float(np.mean(cosines.argmax(0) == own))
+
+
+def _check_widths(source: np.ndarray, target: np.ndarray) -> None:
+    widths = source.shape[1], target.shape[1]
+    if widths[0] != widths[1]:
+        fix = "Take encoders of one width; where an MLP is for training only, set mlp=always."
+        raise SettingError(f"parallel pairs: vectors have {widths[0]} and {widths[1]} numbers. {fix}")
 
 
 def _retrieval(data: DataFolder, embed: Embed, options: Options) -> Result:
@@ -101,10 +109,7 @@ def parallel_geometry(pairs: Sequence[tuple[str, str]], embed_source: Embed, emb
     drawn = np.random.default_rng(0).choice(len(pool), len(swapped) - num_positive, replace=len(pool) < len(swapped))
     swapped[num_positive:] = [pool[i] for i in drawn]
     first, second = unit(embed_source(sources)), unit(embed_target(targets))
-    if first.shape != second.shape:
-        raise SettingError(
-            f"parallel pairs: vectors have {first.shape[1]} and {second.shape[1]} numbers. Take encoders of one width."
-        )
+    _check_widths(first, second)
     return {
         "metric": "uniformity",
         "score": (spread := uniformity(np.concatenate([first, second]))),
