@@ -77,8 +77,11 @@ def test_an_mlp_for_training_only_is_kept_and_not_used(tiny, sentences, tmp_path
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_16_bit_model_is_kept_in_16_bits_and_loads_there(tiny, sentences, tmp_path, dtype, readout):
     encoder = tiny("t5", readout=readout, projection=24)
+    encoder.save(tmp_path / "whole")
     encoder.dtype = dtype
     encoder.save(tmp_path / "m")
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("m", "whole")]
+    assert sizes[0] < 0.55 * sizes[1]
     again = Encoder.load(tmp_path / "m")
     assert again.dtype == dtype
     vectors = again.embed(sentences)

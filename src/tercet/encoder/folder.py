@@ -169,7 +169,10 @@ def _safetensors_errors(folder: Path) -> Iterator[None]:
 def write_transformer(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: torch.dtype = torch.float32) -> None:
     """Write the first module of a model folder: transformer, tokenizer, and how much of a text it reads."""
     backbone = tower.backbone
-    weights = {key: value.to(dtype) for key, value in backbone.state_dict().items()}
+    stored = dict[int, torch.Tensor]()  # tied weights stay one tensor, and are written once
+    weights = {
+        key: stored.setdefault(value.data_ptr(), value.to(dtype)) for key, value in backbone.state_dict().items()
+    }
     with quiet_transformers():
         backbone.save_pretrained(folder, state_dict=weights)
     config = read_json(folder / "config.json")
