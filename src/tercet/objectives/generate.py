@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from pydantic import Field
 
-from tercet.encoder.templates import LABELS, TemplateTokens, target_ids
+from tercet.encoder.templates import LABELS, TemplateTokens, label_ids, target_ids
 from tercet.objectives.conditional import ConditionalGeneration, ConditionalSettings, Example
 from tercet.objectives.gather import Gather
 from tercet.rows.kinds import LabelledPair, Triplet
@@ -52,6 +52,7 @@ class GenerateDiscriminate(ConditionalGeneration):
         gather: Gather | None = None,
     ) -> None:
         super().__init__(model, max_batch_tokens=settings.max_batch_tokens, dtype=dtype, gather=gather)
+        label_ids(tokenizer)  # without them, all training would be for nothing
         self._tokenizer, self._max_target_tokens = tokenizer, settings.max_target_tokens
         self._tokens = TemplateTokens(tokenizer, max_tokens=settings.max_sentence_tokens)
 

@@ -1,18 +1,13 @@
 """The stage `denoise`: a T5 learns its language by filling gaps in texts (span corruption)."""
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-import torch
 from pydantic import model_validator
 
 from tercet.objectives.denoise import Denoise, DenoiseSettings
-from tercet.objectives.gather import Gather
 from tercet.stages.generator import OUTPUT, GeneratorSettings, TrainedGenerator
 from tercet.stages.stage import Context, Kind
 from tercet.stages.texts import open_texts
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
 
 
 class DenoiseStage(GeneratorSettings, DenoiseSettings):
@@ -27,19 +22,10 @@ class DenoiseStage(GeneratorSettings, DenoiseSettings):
 
 class _Denoise(TrainedGenerator[Denoise]):
     settings: DenoiseStage
+    objective = Denoise
 
     def __init__(self, settings: DenoiseStage, context: Context) -> None:
         super().__init__(settings, context, open_texts(settings.rows, context))
-
-    def objective(
-        self,
-        model: "T5ForConditionalGeneration",
-        tokenizer: "PreTrainedTokenizerBase",
-        *,
-        dtype: torch.dtype | None,
-        gather: Gather | None,
-    ) -> Denoise:
-        return Denoise(model, tokenizer, self.settings, dtype=dtype, gather=gather)
 
 
 KIND = Kind(DenoiseStage, _Denoise, output=OUTPUT)

@@ -1,9 +1,8 @@
 """What all stages that train a T5 to write have in common: where it starts, its precision, and the result."""
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
-import torch
 from pydantic import model_validator
 
 from tercet.encoder.engine import AUTOCAST, resolve_precision
@@ -17,7 +16,7 @@ from tercet.stages.trained import LearningSettings, other_dropout, train_on_rows
 from tercet.training.loop import Evaluate
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
+    from transformers import PreTrainedTokenizerBase
 
 _Objective = TypeVar("_Objective", bound=ConditionalGeneration)
 
@@ -38,7 +37,7 @@ class GeneratorSettings(LearningSettings):
         return self
 
 
-class TrainedGenerator(ABC, Generic[_Objective]):
+class TrainedGenerator(Generic[_Objective]):
     """The work of a stage that trains a T5 to write; a kind says what it learns from and what it optimises.
 
     Args:
@@ -47,21 +46,13 @@ class TrainedGenerator(ABC, Generic[_Objective]):
         rows: What it learns from.
     """
 
+    objective: Callable[..., _Objective]
+    """Makes what is optimised of the model, its tokenizer and the settings."""
+
     def __init__(self, settings: GeneratorSettings, context: Context, rows: Rows) -> None:
         self.settings, self.context, self.rows = settings, context, rows
         self.inputs = settings.describe(context)
         self.inputs["rows"] = rows.describe()
-
-    @abstractmethod
-    def objective(
-        self,
-        model: "T5ForConditionalGeneration",
-        tokenizer: "PreTrainedTokenizerBase",
-        *,
-        dtype: torch.dtype | None,
-        gather: Gather | None,
-    ) -> _Objective:
-        """Return what is optimised."""
 
     def score(self, objective: _Objective, tokenizer: "PreTrainedTokenizerBase") -> Evaluate | None:
         """Return the function that scores the model while it trains; None for none."""
@@ -74,7 +65,7 @@ class TrainedGenerator(ABC, Generic[_Objective]):
         model.to(processes.device)  # type: ignore[arg-type]  # its decorator hides the argument
         precision = resolve_precision(settings.precision, model_type=model.config.model_type, device=processes.device)
         gather = Gather() if processes.world > 1 else None
-        objective = self.objective(model, tokenizer, dtype=AUTOCAST[precision], gather=gather)
+        objective = self.objective(model, tokenizer, settings, dtype=AUTOCAST[precision], gather=gather)
         with other_dropout(model, settings.dropout):
             score = self.score(objective, tokenizer)
             result = train_on_rows(objective, self.rows, settings=settings, context=context, evaluate=score)

@@ -6,14 +6,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
 from tercet.encoder.engine import resolve_precision
-from tercet.encoder.templates import label_ids
 from tercet.errors import SettingError
-from tercet.objectives.gather import Gather
 from tercet.objectives.generate import GenerateDiscriminate, GenerateSettings, NliRow, pairs_of
 from tercet.rows.kinds import LabelledPair
 from tercet.rows.settings import RowSettings
@@ -26,7 +23,7 @@ from tercet.training.loop import Evaluate
 from tercet.training.settings import ScoreSettings
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
+    from transformers import PreTrainedTokenizerBase
 
 _MAX_LOSS = 700.0
 """What a mean loss is cut to: the exponential of more is no number."""
@@ -62,6 +59,7 @@ class SynthesizerStage(GeneratorSettings, GenerateSettings):
 
 class _Synthesizer(TrainedGenerator[GenerateDiscriminate]):
     settings: SynthesizerStage
+    objective = GenerateDiscriminate
 
     def __init__(self, settings: SynthesizerStage, context: Context) -> None:
         rank = context.processes.rank
@@ -76,17 +74,6 @@ class _Synthesizer(TrainedGenerator[GenerateDiscriminate]):
             self.inputs["dev"] = rows.describe()
             dev = cast("Iterator[NliRow]", islice(rows, settings.evaluate.max_rows))
             self._dev = [pair for row in dev for pair in pairs_of(row)]
-
-    def objective(
-        self,
-        model: "T5ForConditionalGeneration",
-        tokenizer: "PreTrainedTokenizerBase",
-        *,
-        dtype: torch.dtype | None,
-        gather: Gather | None,
-    ) -> GenerateDiscriminate:
-        label_ids(tokenizer)  # without them, all training would be for nothing
-        return GenerateDiscriminate(model, tokenizer, self.settings, dtype=dtype, gather=gather)
 
     def score(self, objective: GenerateDiscriminate, tokenizer: "PreTrainedTokenizerBase") -> Evaluate | None:
         if self.settings.evaluate is None:
