@@ -221,17 +221,19 @@ class _Run:
             progress=self.progress,
         )
 
-    def _score(self, encoder: Encoder, source: Encoder | None, dev: DevSettings, precision: str) -> Evaluate:
+    def _score(self, encoder: Encoder, source: Encoder | None, dev: Task | str, precision: str) -> Evaluate:
         """Return the function that scores an encoder on a dev task while it trains."""
-        task = choose_tasks(dev.task)[0]
+        task = choose_tasks(dev)[0] if isinstance(dev, str) else dev
         folder = DataFolder(data_root(self.data, [task]))
 
         def score() -> dict[str, Any]:
             embed, options = self._embed(encoder, precision), self._options(source, precision)
             with _errors_only():
-                line = {"dev": task.run(folder, embed, options)["score"], "set": task.name}
+                result = task.run(folder, embed, options)
+                line = {"dev": result["score"], "set": task.name}
                 if task.name in ("STSB-dev", "ZH-STSB-dev"):
-                    line |= _shape(trajectory_task(task.name).run(folder, embed, options))
+                    result = trajectory_task(task.name).run(folder, embed, options)
+                line |= _shape(result)
             return line
 
         return score
@@ -267,7 +269,7 @@ class _Run:
 
 
 def _shape(result: Result) -> dict[str, float]:
-    return {name: result[name] for name in ("alignment", "uniformity")}
+    return {name: result[name] for name in ("alignment", "uniformity") if name in result}
 
 
 @contextmanager

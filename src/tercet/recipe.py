@@ -1,5 +1,6 @@
 """The recipe: a YAML file that says where to start, a list of stages, and what to evaluate."""
 
+import copy
 import json
 import os
 import re
@@ -115,13 +116,24 @@ def read_recipe(path: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
         raise InputError(f"{path}: is not YAML ({' '.join(str(error).split())}). Mend the file.") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: is not a mapping. A recipe has keys such as stages.")
+    return make_recipe(content, default_name=path.stem, changes=changes)
+
+
+def make_recipe(content: dict[str, Any], *, default_name: str, changes: Sequence[str] = ()) -> Recipe:
+    """Make a recipe of what its file would hold.
+
+    Args:
+        content: Keys and values.
+        default_name: What results call the model where the content does not say.
+        changes: Settings in place of the content's: see `read_recipe`.
+
+    Raises:
+        SettingError: A key is unknown or a value does not fit; the message has the key's path.
+    """
+    content = copy.deepcopy(content)
     for change in changes:
         _change(content, change)
-    return _check(_with_variables(content), default_name=path.stem)
-
-
-def _check(content: dict[str, Any], *, default_name: str) -> Recipe:
-    top = checked(RecipeFile, content, [])
+    top = checked(RecipeFile, _with_variables(content), [])
     stages: list[Stage] = []
     for number, given in enumerate(top.stages):
         stage = _check_stage(given, number, top)

@@ -12,13 +12,14 @@ from tercet.files import atomic_write, target_errors
 from tercet.rows.clean import Cleaner
 from tercet.rows.columns import UnknownColumns
 from tercet.rows.entries import Entry
-from tercet.rows.kinds import LabelledPair, ParallelPair, Row, texts_of
+from tercet.rows.kinds import LabelledPair, ParallelPair, Row, Triplet, texts_of
 from tercet.rows.records import BadRecord, RecordReader
 from tercet.rows.settings import RowSettings
 
 Reject = dict[str, Any]
 """file, line, reason, raw."""
 
+EVERYTHING = (0.0, 1.0)
 
 _LEFT_OUT = "num_left_out_by_"
 
@@ -30,7 +31,7 @@ class Gate:
         name: The source, as messages name it.
         reader: Makes rows of its records.
         settings: What happens to bad rows.
-        share: How much of the good ones is let through.
+        interval: Which of the good ones are let through, by their places between 0 and 1.
         clean: Says which parallel pairs are left out; None for none.
     """
 
@@ -40,15 +41,15 @@ class Gate:
         reader: RecordReader,
         settings: RowSettings,
         *,
-        share: float = 1.0,
+        interval: tuple[float, float] = EVERYTHING,
         clean: Cleaner | None = None,
     ) -> None:
         self.name = name
         self.reader = reader
         self.counts = {"num_read": 0, "num_bad": 0, "num_unlabelled": 0, "num_rows": 0}
-        if share < 1:
+        if interval != EVERYTHING:
             self.counts["num_not_chosen"] = 0
-        self._share = share
+        self._interval = interval
         self._clean = clean
         if clean is not None:
             self.counts |= {_LEFT_OUT + rule: 0 for rule in clean.names}
@@ -75,7 +76,7 @@ class Gate:
                 raise RowError(f"{self.name}:{entry.line}: {problem} Or leave such rows out: on_error: skip.")
             rule = self._clean(found[0]) if self._clean and found and isinstance(found[0], ParallelPair) else None
             found = [] if rule else found
-            chosen = self._share == 1 or not found or _is_chosen(found[0], self._share)
+            chosen = self._interval == EVERYTHING or not found or _is_within(self._interval, found[0])
             if entry.line > self._last_line:
                 self._last_line = entry.line
                 self._count(found, problem, rule, chosen)
@@ -149,11 +150,18 @@ class RejectFile:
             stream.write(_line(reject))
 
 
-def _is_chosen(row: Row, share: float) -> bool:
-    """Return whether a row is among this share of all rows: its place between 0 and 1 is a hash of what it says."""
-    texts = (row.premise,) if isinstance(row, LabelledPair) else texts_of(row)
-    digest = hashlib.blake2b("\0".join(texts).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") < share * 2**64
+def _is_within(interval: tuple[float, float], row: Row) -> bool:
+    """Return whether the place of a row is in an interval: a hash of what all rows of one anchor or premise share."""
+    match row:
+        case LabelledPair():
+            key = row.premise
+        case Triplet():
+            key = row.anchor
+        case _:
+            key = "\0".join(texts_of(row))
+    place = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big")
+    low, high = interval
+    return low * 2**64 <= place < high * 2**64
 
 
 def _line(reject: Reject) -> str:

@@ -28,6 +28,17 @@ def _text_of_path(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+def _within_one(value: Any) -> Any:
+    low, high = value if isinstance(value, list | tuple) and len(value) == 2 else (0.0, value)
+    try:
+        fits = 0 <= float(low) < float(high) <= 1
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise ValueError("a share is a number above 0, at most 1, or two of them: from where to where")
+    return value
+
+
 class SourceSettings(_Settings):
     """One source of rows. A text alone stands for `{path: TEXT}`."""
 
@@ -56,9 +67,12 @@ class SourceSettings(_Settings):
     """The share of rows (or batches) from this source, in proportion to the others' weights. All sources have one or
     none; without, an epoch has every row once."""
 
-    share: float = Field(default=1.0, gt=0, le=1, exclude_if=lambda share: share == 1)
-    """How much of it is used: records are chosen by a hash of their texts, so those of a share are among those of every
-    larger one. Labelled pairs are chosen by their premise."""
+    share: Annotated[float | tuple[float, float], BeforeValidator(_within_one)] = Field(
+        default=1.0, exclude_if=lambda share: share == 1
+    )
+    """How much of it is used, or from where to where: `0.9` is `[0, 0.9]`, and `[0.9, 1]` is the rest. Records are
+    chosen by a hash of their anchor or premise, so those of a share are among those of every larger one, and rows of one
+    anchor stay together."""
 
     nli_negatives: int = Field(default=1, ge=1)
     """Labelled pairs to triplets: at most so many contradictions of the premise go with an entailment."""
@@ -94,6 +108,11 @@ class SourceSettings(_Settings):
         elif self.stream or self.revision is not None:
             raise ValueError("stream and revision are for datasets of the hub")
         return self
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """From where to where the source is used; 0 to 1 is all of it."""
+        return self.share if isinstance(self.share, tuple) else (0.0, self.share)
 
     @property
     def is_hub(self) -> bool:

@@ -232,7 +232,7 @@ def _open(
     columns = own.columns if isinstance(own.columns, dict) else None
     reader = RecordReader(wanted, kind=own.kind, columns=columns, labels=own.labels)
     name, records, origin = _records(own)
-    source = Source(own, records, Gate(name, reader, settings, share=own.share, clean=clean), origin)
+    source = Source(own, records, Gate(name, reader, settings, interval=own.interval, clean=clean), origin)
     _choose_columns(source)
     if not own.stream:
         _read(source, wanted, reject)

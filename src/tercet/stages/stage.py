@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict
 from tercet.encoder import Encoder
 from tercet.encoder.names import FRESH, find_folder
 from tercet.files import sha256_of_folder
+from tercet.tasks.task import Task
 from tercet.training.loop import Evaluate, Measure
 from tercet.training.processes import Processes
-from tercet.training.settings import DevSettings, TrajectorySettings
+from tercet.training.settings import TrajectorySettings
 
 REFERENCE = "@"
 
@@ -45,7 +46,7 @@ class Context:
     seed: int
     outputs: Mapping[str, Output]
     processes: Processes
-    score: Callable[[Encoder, Encoder | None, DevSettings, str], Evaluate]
+    score: Callable[[Encoder, Encoder | None, Task | str, str], Evaluate]
     """Makes the function that scores an encoder on a dev task, at a precision. The second encoder, where there is one,
     embeds the source side of parallel pairs."""
     measure: Callable[[Encoder, Encoder | None, TrajectorySettings, str], Measure]

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tercet.encoder.engine import resolve_precision
-from tercet.errors import SettingError
 from tercet.objectives.generate import GenerateDiscriminate, GenerateSettings, NliRow, pairs_of
 from tercet.rows.kinds import LabelledPair
 from tercet.rows.settings import RowSettings
@@ -18,6 +17,7 @@ from tercet.rows.sources import open_rows
 from tercet.stages.generator import OUTPUT, GeneratorSettings, TrainedGenerator
 from tercet.stages.stage import Context, Kind
 from tercet.stages.texts import placed
+from tercet.stages.trained import open_dev_rows
 from tercet.synthesis.discriminator import Discriminator
 from tercet.training.loop import Evaluate
 from tercet.training.settings import ScoreSettings
@@ -62,15 +62,11 @@ class _Synthesizer(TrainedGenerator[GenerateDiscriminate]):
     objective = GenerateDiscriminate
 
     def __init__(self, settings: SynthesizerStage, context: Context) -> None:
-        rank = context.processes.rank
-        super().__init__(settings, context, open_rows(placed(settings.rows, context), kind="nli", rank=rank))
+        rows = open_rows(placed(settings.rows, context), kind="nli", rank=context.processes.rank)
+        super().__init__(settings, context, rows)
         self._dev: list[LabelledPair] = []
         if settings.evaluate is not None:
-            rows = open_rows(placed(settings.evaluate.rows, context), kind="nli", rank=rank)
-            if rows.num_rows is None:
-                raise SettingError(
-                    f"stages.{context.name}.evaluate.rows: are streamed, without end. Set stream: false."
-                )
+            rows = open_dev_rows(settings.evaluate.rows, "nli", context)
             self.inputs["dev"] = rows.describe()
             dev = cast("Iterator[NliRow]", islice(rows, settings.evaluate.max_rows))
             self._dev = [pair for row in dev for pair in pairs_of(row)]

@@ -1,9 +1,9 @@
 """What all stages that train an encoder have in common: where it starts, its rows, dropout, LoRA, and the result."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import torch
 from pydantic import Field, field_validator
@@ -17,11 +17,14 @@ from tercet.objectives.compute import ComputeSettings
 from tercet.objectives.gather import Gather
 from tercet.rows.batches import Batches
 from tercet.rows.columns import RowKind
+from tercet.rows.kinds import Triplet
 from tercet.rows.settings import RowSettings
 from tercet.rows.sources import Rows, open_rows
 from tercet.stages.adapters import LoraSettings, add_lora, merge_lora
 from tercet.stages.stage import Context, StageSettings
 from tercet.stages.texts import placed
+from tercet.tasks.task import Task
+from tercet.tasks.triplets import triplet_task
 from tercet.training.loop import Evaluate, Measure, Stateful, StepResult, TrainResult, train
 from tercet.training.settings import DevSettings, LoopSettings
 from tercet.training.state import set_weights, weights_of
@@ -114,6 +117,11 @@ class TrainedSettings(LearningSettings, ComputeSettings):
     evaluate: DevSettings | None = None
     """Scores on a dev task in between; null for none."""
 
+    def names(self) -> list[str]:
+        """Return the models and files that the stage uses."""
+        dev = self.evaluate.rows if self.evaluate is not None else None
+        return [*super().names(), *(source.path for source in (dev.sources if dev else ()))]
+
 
 class Objective(Protocol):
     """What is optimised."""
@@ -143,6 +151,11 @@ class TrainedEncoder(ABC):
         self.inputs = settings.describe(context)
         self.rows = open_rows(placed(settings.rows, context), kind=self.row_kind, rank=context.processes.rank)
         self.inputs["rows"] = self.rows.describe()
+        self._dev: Task | str | None = settings.evaluate and settings.evaluate.task
+        if settings.evaluate is not None and settings.evaluate.rows is not None:
+            rows = open_dev_rows(settings.evaluate.rows, "triplets", context)
+            self.inputs["dev"] = rows.describe()
+            self._dev = triplet_task(settings.evaluate.rows.sources[0].path, cast("Iterable[Triplet]", rows))
 
     def start(self) -> Encoder:
         """Return the encoder before it is trained."""
@@ -155,7 +168,7 @@ class TrainedEncoder(ABC):
     def run(self) -> dict[str, Any]:
         """Train, and write the encoder."""
         settings, context, processes = self.settings, self.context, self.context.processes
-        encoder, dev, trajectory = self.start(), settings.evaluate, settings.trajectory
+        encoder, dev, trajectory = self.start(), self._dev, settings.trajectory
         with ExitStack() as stack:
             for each in (encoder, *self.companions):
                 stack.enter_context(other_dropout(each.tower.backbone, settings.dropout))
@@ -201,6 +214,18 @@ class TrainedEncoder(ABC):
         encoder = tower.backbone.get_submodule("encoder")
         layers = encoder.get_submodule("block" if hasattr(encoder, "block") else "layer")
         self.context.processes.shard(tower, units=list(layers.children()), entry="raw")
+
+
+def open_dev_rows(rows: RowSettings, kind: RowKind, context: Context) -> Rows:
+    """Open the rows that a model is scored on while it trains.
+
+    Raises:
+        SettingError: They have no end.
+    """
+    opened = open_rows(placed(rows, context), kind=kind, rank=context.processes.rank)
+    if opened.num_rows is None:
+        raise SettingError(f"stages.{context.name}.evaluate.rows: are streamed, without end. Set stream: false.")
+    return opened
 
 
 _DROPOUTS = ("dropout_rate", "hidden_dropout_prob", "attention_probs_dropout_prob")

@@ -7,6 +7,7 @@
 | paraphrase | sentence1, sentence2, label (0 or 1) | average precision of the cosine |
 | rerank | query, candidate, label (0 or 1) | MAP over queries |
 | labelled | text, label | accuracy of logistic regression, nested 10-fold |
+| triplets | anchor, positive, negative | how often the positive is the nearer one |
 | parallel | source, target, or named by languages | alignment and uniformity of translations |
 
 `ntrex:eng-LANGUAGE` and `ntrex:LANGUAGE-eng` are parallel pairs of NTREX in the data folder.
@@ -19,6 +20,7 @@ import numpy as np
 
 from tercet.errors import InputError, RowError, SettingError
 from tercet.rows.formats import format_of, read_records
+from tercet.rows.kinds import Triplet
 from tercet.tasks import sts
 from tercet.tasks.classifier import score_nested
 from tercet.tasks.data import DataFolder
@@ -28,6 +30,7 @@ from tercet.tasks.metrics import average_precision, cosine
 from tercet.tasks.pairs import Pairs, score_paraphrase, score_spearman
 from tercet.tasks.task import Embed, Options, Result, Task
 from tercet.tasks.translation import parallel_task
+from tercet.tasks.triplets import score_triplets
 
 _COLUMNS = {
     "scored": ("sentence1", "sentence2", "score"),
@@ -35,7 +38,11 @@ _COLUMNS = {
     "paraphrase": ("sentence1", "sentence2", "label"),
     "rerank": ("query", "candidate", "label"),
     "labelled": ("text", "label"),
+    "triplets": ("anchor", "positive", "negative"),
 }
+
+SCORED_KINDS = ("scored", "paraphrase", "rerank", "labelled", "triplets")
+"""Kinds of file whose score is better the higher it is."""
 
 PARALLEL = ("parallel", "ntrex")
 """Kinds of parallel pairs: a file, or NTREX."""
@@ -59,6 +66,23 @@ def own_task(kind: str, path: str) -> Task:
         return _SCORERS[kind](_read(data.path(str(file)), kind), embed, options)
 
     return Task(f"{kind}:{path}", run)
+
+
+def kind_of(path: str | Path) -> str:
+    """Return what kind of task a file is for, by the columns of its first row.
+
+    Raises:
+        InputError: It cannot be read, or no kind has its columns.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: no such file. Name a TSV, CSV, JSONL or Parquet file with columns.")
+    _, record = next(read_records(path), (0, {}))
+    for kind in SCORED_KINDS:
+        if all(column in record for column in _COLUMNS[kind]):
+            return kind
+    kinds = "; ".join(f"{', '.join(_COLUMNS[kind])} ({kind})" for kind in SCORED_KINDS)
+    raise InputError(f"{path}: has the columns {', '.join(record) or 'none'}. A task's file has: {kinds}.")
 
 
 def trajectory_task(name: str) -> Task:
@@ -151,10 +175,15 @@ def _labelled(rows: list[tuple[Any, ...]], embed: Embed, options: Options) -> Re
     }
 
 
+def _triplets(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
+    return score_triplets([Triplet(str(a), str(p), (str(n),)) for _, a, p, n in rows], embed)
+
+
 _SCORERS = {
     "scored": _scored,
     "geometry": _geometry,
     "paraphrase": _paraphrase,
     "rerank": _rerank,
     "labelled": _labelled,
+    "triplets": _triplets,
 }

@@ -4,6 +4,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tercet.rows.settings import RowSettings
+
 
 class ScoreSettings(BaseModel):
     """When a model is scored while it trains, and which weights are kept; a higher score is better."""
@@ -22,6 +24,15 @@ class DevSettings(ScoreSettings):
 
     task: str = "STSB-dev"
     """The task."""
+
+    rows: RowSettings | None = Field(default=None, exclude_if=lambda rows: rows is None)
+    """Triplets in place of a task: how often the positive is nearer to the anchor than the negatives."""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.rows is not None and self.task != "STSB-dev":
+            raise ValueError("task and rows are two things to score on: give one of them")
+        return self
 
 
 class TrajectorySettings(BaseModel):

@@ -1,0 +1,168 @@
+"""What is done to adapt an encoder: a recipe of two stages. All that was chosen for little data is at the top."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tercet.encoder.backbone import model_type_of
+from tercet.encoder.names import FRESH, find_folder
+from tercet.errors import SettingError
+from tercet.recipe import Recipe, make_recipe
+from tercet.rows.settings import RowSettings
+from tercet.stages.contrast import ContrastStage
+from tercet.stages.stage import REFERENCE
+from tercet.synthesis.settings import SentenceSettings
+
+MODEL, SYNTHESIZER = "mini", "mini-synth"
+
+MIN_TRIPLETS = 20
+"""With fewer accepted triplets there is nothing to learn from, and nothing to measure by."""
+
+_NUM_CANDIDATES, _MAX_SAMPLES = 2_000, 4
+"""So many candidates are wanted: a small pile gets several for each sentence, at most so many."""
+
+_MIN_PREMISE_WORDS = 5
+"""Fewer than GenSE's eight: sentences of one domain are often short."""
+
+_NUM_HELD_OUT, _LEAST_HELD_OUT, _MOST_HELD_OUT = 100, 0.1, 0.3
+"""So many triplets are held out to select and to measure by, within these shares of all."""
+
+_EPOCHS, _MIN_STEPS, _MAX_STEPS = 3, 40, 1_000
+"""How long: so many times over the triplets, within these numbers of steps."""
+
+_NUM_SCORES = 5
+"""How often the encoder is scored on what is held out; the best of these is kept."""
+
+_CONTRAST: dict[str, Any] = {
+    "batch": 64,
+    "learning_rate": 1.0e-4,
+    "schedule": "warmup-linear",
+    "warmup_fraction": 0.1,
+    "temperature": 0.05,
+    "mask_duplicates": True,
+    "precision": "auto",
+}
+
+_PLAIN_T5: dict[str, Any] = {"readout": "encdec-first", "prompt": "gense", "max_tokens": 64}
+"""How a T5 that is no sentence encoder yet is read out: as in GenSE."""
+
+_SYNTHESIZE, _CONTRAST_STAGE = "synthesize", "contrast"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for."""
+
+    sentences: tuple[str, ...]
+    model: str = MODEL
+    synthesizer: str = SYNTHESIZER
+    own: tuple[str, ...] = ()
+    """Tasks of one's own, as `evaluate` names them: KIND:FILE."""
+    split: bool = False
+    column: str | None = None
+    max_sentences: int | None = None
+    seed: int = 0
+    changes: tuple[str, ...] = ()
+    """Settings of the recipe: PATH=VALUE."""
+
+    def command(self, out: Path) -> str:
+        """Return the command that asks for it."""
+        words = ["tercet", "adapt", *self.sentences, "--out", str(out)]
+        words += ["--model", self.model, "--synthesizer", self.synthesizer]
+        for option, value in (("--column", self.column), ("--max-sentences", self.max_sentences)):
+            words += [] if value is None else [option, str(value)]
+        words += ["--split"] if self.split else []
+        words += ["--seed", str(self.seed)] if self.seed else []
+        for option, values in (("--eval", self.own), ("--set", self.changes)):
+            words += [word for value in values for word in (option, value)]
+        return shlex.join(words)
+
+    def content(self, *, num_sentences: int | None, num_triplets: int) -> dict[str, Any]:
+        """Return the recipe for so many sentences (None where they are streamed) and accepted triplets."""
+        rows = f"{REFERENCE}{_SYNTHESIZE}"
+        held_out = min(max(_NUM_HELD_OUT / num_triplets, _LEAST_HELD_OUT), _MOST_HELD_OUT)
+        border = round(1 - held_out, 3)
+        steps = round(_EPOCHS * num_triplets * border / _CONTRAST["batch"])
+        steps = min(max(steps, _MIN_STEPS), _MAX_STEPS)
+        dev = {"rows": {"path": rows, "share": [border, 1.0]}, "every": -(-steps // _NUM_SCORES), "keep": "best"}
+        contrast = {"rows": {"path": rows, "share": border}, "steps": steps, **_CONTRAST, "evaluate": dev}
+        return {
+            "seed": self.seed,
+            "start": self.model,
+            "encoder": _encoder_settings(self.model),
+            "stages": [
+                {"name": _SYNTHESIZE, "synthesize": self._synthesis(num_sentences)},
+                {"name": _CONTRAST_STAGE, "contrast": contrast},
+            ],
+        }
+
+    def _synthesis(self, num_sentences: int | None) -> dict[str, Any]:
+        columns = {} if self.column is None else {"columns": {"text": self.column}}
+        wanted = 1 if not num_sentences else -(-_NUM_CANDIDATES // num_sentences)
+        return {
+            "sentences": [{"path": path, "stream": path.startswith("hub:"), **columns} for path in self.sentences],
+            "split": self.split,
+            "max_sentences": self.max_sentences,
+            "min_premise_words": _MIN_PREMISE_WORDS,
+            "model": self.synthesizer,
+            "num_samples": min(wanted, _MAX_SAMPLES),
+            "leaks": [name.partition(":")[2] for name in self.own],
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The recipe of a request, and what stands in it."""
+
+    recipe: Recipe
+
+    @classmethod
+    def of(cls, request: Request, *, num_sentences: int | None = None, num_triplets: int = MIN_TRIPLETS) -> "Plan":
+        """Make the plan for so many sentences and accepted triplets.
+
+        Raises:
+            SettingError: A setting is unknown or does not fit.
+            ModelError: The model cannot be found.
+        """
+        content = request.content(num_sentences=num_sentences, num_triplets=num_triplets)
+        plan = cls(make_recipe(content, default_name="adapt", changes=request.changes))
+        if plan.contrast.evaluate is None or plan.contrast.evaluate.rows is None:
+            raise SettingError(f"stages.{_CONTRAST_STAGE}.evaluate.rows: are what the report is about. Leave them in.")
+        return plan
+
+    @property
+    def contrast(self) -> ContrastStage:
+        """The settings of the stage that trains."""
+        settings = self.recipe.stages[1].settings
+        if not isinstance(settings, ContrastStage):
+            raise SettingError(f"stages.{_CONTRAST_STAGE}: must be a contrastive stage. Leave its kind as it is.")
+        return settings
+
+    @property
+    def sentences(self) -> SentenceSettings:
+        """Which sentences are taken."""
+        dumped = self.recipe.stages[0].settings.model_dump(include={*SentenceSettings.model_fields})
+        return SentenceSettings(**dumped)
+
+    def held_out(self, triplets: Path) -> RowSettings:
+        """Return the rows that nothing was learned from.
+
+        Args:
+            triplets: The accepted triplets.
+        """
+        dev = self.contrast.evaluate
+        rows = dev.rows if dev is not None else None
+        if rows is None:
+            raise SettingError(f"stages.{_CONTRAST_STAGE}.evaluate.rows: are missing. Leave them in.")
+        sources = [source.model_copy(update={"path": str(triplets)}) for source in rows.sources]
+        return rows.model_copy(update={"sources": sources})
+
+
+def _encoder_settings(model: str) -> dict[str, Any]:
+    """Return how a model is read out that does not say it itself."""
+    if model.startswith(FRESH):
+        return {}
+    folder = find_folder(model, weights=False)
+    is_plain = (folder / "config.json").exists() and not (folder / "modules.json").exists()
+    return dict(_PLAIN_T5) if is_plain and "t5" in model_type_of(folder) else {}
