@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tercet.rows.texts import TextFile
 
 DEFAULT_MODEL = "minilm"
+ADAPTED_MODEL, ADAPTED_SYNTHESIZER = "mini", "mini-synth"
 
 app = typer.Typer(
     name="tercet",
@@ -324,6 +325,68 @@ def synthesize(
     sources = [{"path": path, "stream": path.startswith("hub:"), **columns} for path in inputs]
     named = {"sentences": sources, "model": model, "strategy": strategy, "split": split, "there": there, "back": back}
     show.audit(make_triplets(checked(SynthesisSettings, {**named, **filters}), out, seed=seed, progress=True), out)
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "    tercet adapt examples/kitchen.txt --out adapted\n\n"
+    "    tercet adapt reviews.csv --column body --eval scored:my-pairs.tsv --out adapted\n\n"
+    "    tercet adapt manuals.txt --split --set stages.synthesize.alpha=0.8 --set stages.contrast.steps=200 "
+    "--out adapted\n\n"
+    "    tercet adapt sentences.txt --model t5-base --synthesizer mattymchen/nli-synthesizer-t5-base --out adapted"
+)
+def adapt(
+    sentences: Annotated[
+        list[str],
+        typer.Argument(metavar="SENTENCES...", help="Files with a sentence a row, or datasets (hub:ID#CONFIG@SPLIT)."),
+    ],
+    out: Annotated[Path, typer.Option(help="A folder for encoder/, report.html, report.md, adapt.json and run/.")],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="The encoder to start from: an embedded name, a folder, or a hub id.")
+    ] = ADAPTED_MODEL,
+    synthesizer: Annotated[
+        str, typer.Option(help="What writes and judges triplets: an embedded name, a folder, or a hub id.")
+    ] = ADAPTED_SYNTHESIZER,
+    evals: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--eval",
+            metavar="FILE",
+            help="Rows of your own for a real before and after; the start is kept where the result is worse. "
+            "scored:FILE, paraphrase:FILE, rerank:FILE, labelled:FILE, triplets:FILE, or a file with their columns.",
+        ),
+    ] = None,
+    split: Annotated[bool, typer.Option("--split", help="Split documents into sentences first.")] = False,
+    column: Column = None,
+    max_sentences: Annotated[int | None, typer.Option(min=1, help="The most sentences from each source.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="What everything is drawn with.")] = 0,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="A setting of the recipe: stages.synthesize.alpha ..."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Evaluation data, for STSB-dev; $TERCET_DATA/eval where not given.")
+    ] = None,
+) -> None:
+    """Make an encoder better on your own sentences, without labels. Killed and started again, it goes on."""
+    from tercet.adapt import adapt as adapt_encoder
+    from tercet.adapt import show
+
+    adapted = adapt_encoder(
+        sentences,
+        out,
+        model=model,
+        synthesizer=synthesizer,
+        evals=evals or (),
+        split=split,
+        column=column,
+        max_sentences=max_sentences,
+        seed=seed,
+        changes=changes or (),
+        data=data,
+        progress=True,
+    )
+    show.summary(adapted)
 
 
 @data_app.callback()

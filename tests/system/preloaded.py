@@ -22,6 +22,7 @@ MODULES = [
     "pyarrow.parquet",
     "pydantic.main",
     "rich.progress",
+    "tercet.adapt.show",
     "tercet.cli",
     "tercet.embed",
     "tercet.pipeline",

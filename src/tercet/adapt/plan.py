@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tercet.encoder.backbone import model_type_of
 from tercet.encoder.names import FRESH, find_folder
@@ -12,6 +12,7 @@ from tercet.recipe import Recipe, make_recipe
 from tercet.rows.settings import RowSettings
 from tercet.stages.contrast import ContrastStage
 from tercet.stages.stage import REFERENCE
+from tercet.stages.synthesize import SynthesizeStage
 from tercet.synthesis.settings import SentenceSettings
 
 MODEL, SYNTHESIZER = "mini", "mini-synth"
@@ -21,6 +22,9 @@ MIN_TRIPLETS = 20
 
 _NUM_CANDIDATES, _MAX_SAMPLES = 2_000, 4
 """So many candidates are wanted: a small pile gets several for each sentence, at most so many."""
+
+_SHARD_SENTENCES = 256
+"""A killed run loses no more."""
 
 _MIN_PREMISE_WORDS = 5
 """Fewer than GenSE's eight: sentences of one domain are often short."""
@@ -107,6 +111,7 @@ class Request:
             "min_premise_words": _MIN_PREMISE_WORDS,
             "model": self.synthesizer,
             "num_samples": min(wanted, _MAX_SAMPLES),
+            "shard_sentences": _SHARD_SENTENCES,
             "leaks": [name.partition(":")[2] for name in self.own],
         }
 
@@ -127,36 +132,31 @@ class Plan:
         """
         content = request.content(num_sentences=num_sentences, num_triplets=num_triplets)
         plan = cls(make_recipe(content, default_name="adapt", changes=request.changes))
-        if plan.contrast.evaluate is None or plan.contrast.evaluate.rows is None:
-            raise SettingError(f"stages.{_CONTRAST_STAGE}.evaluate.rows: are what the report is about. Leave them in.")
+        _ = plan.held_out
         return plan
 
     @property
     def contrast(self) -> ContrastStage:
         """The settings of the stage that trains."""
-        settings = self.recipe.stages[1].settings
-        if not isinstance(settings, ContrastStage):
-            raise SettingError(f"stages.{_CONTRAST_STAGE}: must be a contrastive stage. Leave its kind as it is.")
-        return settings
+        return cast("ContrastStage", self.recipe.stages[1].settings)
 
     @property
     def sentences(self) -> SentenceSettings:
         """Which sentences are taken."""
-        dumped = self.recipe.stages[0].settings.model_dump(include={*SentenceSettings.model_fields})
-        return SentenceSettings(**dumped)
+        settings = cast("SynthesizeStage", self.recipe.stages[0].settings)
+        return SentenceSettings(**settings.part(SentenceSettings))
 
-    def held_out(self, triplets: Path) -> RowSettings:
-        """Return the rows that nothing was learned from.
+    @property
+    def held_out(self) -> RowSettings:
+        """The triplets that nothing is learned from.
 
-        Args:
-            triplets: The accepted triplets.
+        Raises:
+            SettingError: There are none.
         """
         dev = self.contrast.evaluate
-        rows = dev.rows if dev is not None else None
-        if rows is None:
-            raise SettingError(f"stages.{_CONTRAST_STAGE}.evaluate.rows: are missing. Leave them in.")
-        sources = [source.model_copy(update={"path": str(triplets)}) for source in rows.sources]
-        return rows.model_copy(update={"sources": sources})
+        if dev is None or dev.rows is None:
+            raise SettingError(f"stages.{_CONTRAST_STAGE}.evaluate.rows: the report is about them. Leave them in.")
+        return dev.rows
 
 
 def _encoder_settings(model: str) -> dict[str, Any]:

@@ -71,8 +71,8 @@ class SourceSettings(_Settings):
         default=1.0, exclude_if=lambda share: share == 1
     )
     """How much of it is used, or from where to where: `0.9` is `[0, 0.9]`, and `[0.9, 1]` is the rest. Records are
-    chosen by a hash of their anchor or premise, so those of a share are among those of every larger one, and rows of one
-    anchor stay together."""
+    chosen by a hash of their anchor or premise, so those of a share are among those of every larger one, and rows of
+    one anchor stay together."""
 
     nli_negatives: int = Field(default=1, ge=1)
     """Labelled pairs to triplets: at most so many contradictions of the premise go with an entailment."""

@@ -1,0 +1,250 @@
+"""The verb `adapt`: from a pile of sentences to a better encoder, in one folder that survives a kill.
+
+It makes a recipe (synthesize triplets, learn from them), runs it, measures both encoders, and keeps one of them.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tercet.adapt.findings import (
+    Findings,
+    Scorer,
+    measures_of,
+    neighbours,
+    own_tasks,
+    pool_of,
+    samples_of,
+    score_held_out,
+    store_of,
+)
+from tercet.adapt.page import document_of
+from tercet.adapt.plan import MIN_TRIPLETS, MODEL, SYNTHESIZER, Plan, Request
+from tercet.encoder import Encoder
+from tercet.errors import InputError, OutputError, SettingError
+from tercet.files import atomic_write, write_json
+from tercet.pipeline import RunResult, run_recipe
+from tercet.recipe import Recipe
+from tercet.report.html import to_html
+from tercet.report.markdown import to_markdown
+from tercet.runs import ENCODER, copy_folder, locked, read_record
+from tercet.synthesis.corpus import read_audit
+from tercet.synthesis.sentences import Sentences
+
+__all__ = ["MODEL", "SYNTHESIZER", "Adapted", "adapt"]
+
+RUN, RECORD = "run", "adapt.json"
+
+_REMEDIES = {
+    "alpha": ", or accept less certain ones: --set stages.synthesize.alpha=0.7",
+    "label": ", or try another synthesizer: this one may not know such sentences",
+    "short": ", or accept shorter ones: --set stages.synthesize.min_hypothesis_words=3",
+    "contained": ", or accept parts of sentences: --set stages.synthesize.containment=false",
+    "leak": " that are not in the files of --eval",
+}
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """What came of it."""
+
+    out: Path
+    findings: Findings
+    times_s: dict[str, float]
+
+    @property
+    def encoder(self) -> Path:
+        """The encoder that was kept."""
+        return self.out / ENCODER
+
+
+def adapt(
+    sentences: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    model: str = MODEL,
+    synthesizer: str = SYNTHESIZER,
+    evals: Sequence[str] = (),
+    split: bool = False,
+    column: str | None = None,
+    max_sentences: int | None = None,
+    seed: int = 0,
+    changes: Sequence[str] = (),
+    data: str | Path | None = None,
+    progress: bool = False,
+) -> Adapted:
+    """Adapt an encoder to a pile of sentences.
+
+    `out` gets `encoder/`, `report.html`, `report.md`, `adapt.json` (all numbers) and `run/` (the run of the recipe).
+    Killed and called again with the same arguments, it goes on and ends with the same encoder and report, times aside.
+
+    Args:
+        sentences: Files with a sentence a row, or datasets of the hub.
+        out: The folder.
+        model: The encoder to start from.
+        synthesizer: What writes and judges the triplets.
+        evals: Files of one's own that both encoders are scored on, `KIND:FILE` or a file whose columns tell its kind.
+            Where the adapted encoder is worse there, the start is kept.
+        split: Whether the texts are documents, to be split into sentences.
+        column: The column with the text.
+        max_sentences: The most sentences that are taken from each source.
+        seed: What everything is drawn with.
+        changes: Settings of the recipe, as `PATH=VALUE`: `stages.synthesize.alpha=0.8`, `stages.contrast.steps=200`.
+        data: The folder with the evaluation data, for STSB-dev; `$TERCET_DATA/eval` where None.
+        progress: Whether bars are shown.
+
+    Raises:
+        TercetError: An input, a setting or a model is not as it should be, too few triplets were accepted, or the
+            folder cannot be used.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingError(f"adapt: is for one process. Adapt with one, then train OUT/{RUN}/recipe.yaml with several.")
+    paths = [sentences] if isinstance(sentences, str | Path) else sentences
+    request = Request(
+        sentences=tuple(map(str, paths)),
+        model=model,
+        synthesizer=synthesizer,
+        own=own_tasks(evals),
+        split=split,
+        column=column,
+        max_sentences=max_sentences,
+        seed=seed,
+        changes=tuple(changes),
+    )
+    out = Path(out)
+    plan = Plan.of(request)
+    found = Sentences(plan.sentences)
+    num = sum(1 for _ in found) if found.rows.num_rows is not None else None
+    if num == 0:
+        dropped = _most(found.tally.as_json())[1]
+        raise InputError(
+            f"{request.sentences[0]}: none of {found.tally.num:,} sentences is of use{dropped}. Split documents with "
+            "--split, or see the rules: --set stages.synthesize.min_premise_words=3."
+        )
+    with locked(out):
+        return _Adaptation(request, out, found.rows.describe()["sha256"], num, data, progress).go()
+
+
+class _Adaptation:
+    """One adaptation in its folder."""
+
+    def __init__(
+        self, request: Request, out: Path, sha256: str, num: int | None, data: str | Path | None, progress: bool
+    ) -> None:
+        self.request, self.out, self.data, self.progress = request, out, data, progress
+        self.plan = Plan.of(request, num_sentences=num)
+        self.num_sentences = num
+        asked = {name: value for name, value in asdict(request).items() if name not in ("own", "changes")}
+        self.asked: dict[str, Any] = {**asked, "sentences": [*request.sentences], "sha256": sha256}
+        self.times_s: dict[str, float] = self._earlier().get("times_s", {})
+
+    def go(self) -> Adapted:
+        start_s = time.monotonic()
+        scorer = Scorer(self.request.own, self.data)
+        start = self._load_start()
+        before = store_of(start, label="before", progress=self.progress)
+        scores_before = scorer(before)  # first of all, because it finds out whether files are as they should be
+        write_json(self.out / RECORD, {"asked": self.asked, "times_s": self.times_s})
+        measuring_s = time.monotonic() - start_s
+
+        folder = self._run("synthesis", replace(self.plan.recipe, stages=self.plan.recipe.stages[:1])).stages[0].folder
+        audit = read_audit(folder)
+        check_enough(audit, self.request.sentences[0])
+        self.plan = Plan.of(self.request, num_sentences=self.num_sentences, num_triplets=audit["num_triplets"])
+        result = self._run("training", self.plan.recipe)
+
+        start_s = time.monotonic()
+        triplets, trained = result.stages[0].output.path, result.stages[1]
+        adapted = Encoder.load(trained.output.path, device=str(start.device))
+        after = store_of(adapted, label="after", progress=self.progress)
+        sources = [source.model_copy(update={"path": str(triplets)}) for source in self.plan.held_out.sources]
+        held_out = self.plan.held_out.model_copy(update={"sources": sources})
+        pool = pool_of(self.out / RUN / "candidates" / self.plan.recipe.stages[0].name)
+        findings = Findings(
+            command=self.request.command(self.out),
+            recipe=self.plan.recipe,
+            audit=audit,
+            num_steps=trained.notes["num_steps"],
+            best_step=(trained.notes["best"] or {"step": trained.notes["num_steps"]})["step"],
+            samples=samples_of(triplets),
+            measures=measures_of(
+                scores_before, scorer(after), (score_held_out(held_out, before), score_held_out(held_out, after))
+            ),
+            examples=neighbours(pool, before, after),
+            num_pool=len(pool),
+        )
+        self.times_s["measuring"] = measuring_s + time.monotonic() - start_s
+        self._write(findings, start, trained.output.path)
+        return Adapted(self.out, findings, self.times_s)
+
+    def _earlier(self) -> dict[str, Any]:
+        """Return the record of an earlier attempt.
+
+        Raises:
+            OutputError: The folder holds something else, or the adaptation of something else.
+        """
+        earlier = read_record(self.out / RECORD)
+        others = [path.name for path in self.out.iterdir() if not path.name.startswith(".")]
+        if others and "asked" not in earlier:
+            raise OutputError(f"{self.out}: holds another run ({', '.join(sorted(others)[:3])}). Name a new folder.")
+        for name, value in earlier.get("asked", self.asked).items():
+            if self.asked.get(name) != value:
+                what = "other sentences" if name == "sha256" else f"{name} {value}"
+                raise OutputError(f"{self.out}: was made with {what}. Name a new folder, or ask for the same.")
+        return earlier
+
+    def _load_start(self) -> Encoder:
+        settings = self.plan.contrast
+        start = Encoder.load(
+            settings.start or self.request.model,
+            tokenizer=settings.tokenizer,
+            revision=settings.revision,
+            convert_pickle=settings.convert_pickle,
+            seed=self.plan.recipe.seed,
+            **settings.encoder,
+        )
+        _ = start.tower  # an exported graph has none, and can not be trained
+        return start
+
+    def _run(self, part: str, recipe: Recipe) -> RunResult:
+        """Run a recipe, and write down how long its last stage took where it was not done before."""
+        start_s = time.monotonic()
+        result = run_recipe(recipe, self.out / RUN, data=self.data, progress=self.progress)
+        if not result.stages[-1].skipped or part not in self.times_s:
+            self.times_s[part] = time.monotonic() - start_s
+            write_json(self.out / RECORD, {"asked": self.asked, "times_s": self.times_s})
+        return result
+
+    def _write(self, findings: Findings, start: Encoder, trained: Path) -> None:
+        """Write the encoder that is kept, all numbers, and the report, which comes last."""
+        if findings.keeps_start:
+            start.save(self.out / ENCODER)
+        else:
+            copy_folder(trained, self.out / ENCODER)
+        numbers = {**asdict(findings), "recipe": "run/recipe.yaml", "keeps_start": findings.keeps_start}
+        write_json(self.out / RECORD, {"asked": self.asked, "times_s": self.times_s, "findings": numbers})
+        document = document_of(findings, self.times_s)
+        for name, text in (("report.md", to_markdown(document, "")), ("report.html", to_html(document))):
+            with atomic_write(self.out / name, "w") as stream:
+                stream.write(text)
+
+
+def check_enough(audit: dict[str, Any], source: str) -> None:
+    """Raise InputError if too few triplets were accepted, naming the rule that dropped most."""
+    num, filters = audit["num_triplets"], audit["filters"]
+    if num < MIN_TRIPLETS:
+        rule, most = _most(filters)
+        raise InputError(
+            f"{source}: {num:,} of {filters['num']:,} triplets were accepted, and {MIN_TRIPLETS} are needed{most}. "
+            f"Give more sentences{_REMEDIES.get(rule, '')}."
+        )
+
+
+def _most(tally: dict[str, Any]) -> tuple[str, str]:
+    """Return the rule that dropped most, and what is to be said of it."""
+    rule = max(tally["dropped"], key=lambda name: tally["dropped"][name]["num"])
+    num = tally["dropped"][rule]["num"]
+    return (rule, f"; the rule {rule!r} dropped {num:,}") if num else ("", "")
