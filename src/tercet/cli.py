@@ -165,8 +165,8 @@ def evaluate(
         str,
         typer.Option(
             help="Groups (sts, transfer, sentglue, domain, zh), tasks (STS12, MR, geometry, retrieval, speed ...), or "
-            "files (scored:FILE, geometry:FILE, paraphrase:FILE, rerank:FILE, labelled:FILE, parallel:FILE), separated "
-            "by commas."
+            "files (scored:FILE, geometry:FILE, paraphrase:FILE, rerank:FILE, labelled:FILE, triplets:FILE, "
+            "parallel:FILE), separated by commas."
         ),
     ] = "sts",
     data: Annotated[Path | None, typer.Option(help="The evaluation data; $TERCET_DATA/eval where not given.")] = None,

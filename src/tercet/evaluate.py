@@ -62,7 +62,8 @@ def evaluate(
 
     Args:
         encoder: An Encoder, or any object with `encode(list of texts)`.
-        tasks: Names of tasks and groups, and files as `scored:FILE`, `paraphrase:FILE`, `rerank:FILE`, `labelled:FILE`.
+        tasks: Names of tasks and groups, and files as `scored:FILE`, `paraphrase:FILE`, `rerank:FILE`, `labelled:FILE`,
+            `triplets:FILE`.
         data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
         out: A folder for `results.json`; nothing is written where None.
         name: What the results call the model.

@@ -32,7 +32,8 @@ def test_importing_tercet_imports_nothing_heavy(python, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "args", [["--help"], *([command, "--help"] for command in ("embed", "search", "export", "train", "synthesize"))]
+    "args",
+    [["--help"], *([command, "--help"] for command in ("embed", "search", "export", "train", "synthesize", "adapt"))],
 )
 def test_help_imports_nothing_heavy(python, tmp_path, args):
     code = f"""

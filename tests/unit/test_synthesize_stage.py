@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import yaml
 
-from tercet import SettingError
+from tercet import Encoder, SettingError
 from tercet.pipeline import run_recipe
 from tercet.recipe import read_recipe
+from tercet.rows.sources import open_rows
 from tercet.synthesis import corpus
 
 WORDS = "a man plays the guitar on stage two dogs run deep snow".split()
@@ -103,6 +104,40 @@ def test_other_sampling_or_sentences_generate_anew(run, tmp_path):
     with (tmp_path / "in.txt").open("a") as stream:
         stream.write("one more sentence that has eight words here\n")
     assert run()[1] == 82
+
+
+HELD_OUT = [
+    'stages.open.rows={"path": "@synthetic", "share": 0.6}',
+    'stages.open.evaluate={"rows": {"path": "@synthetic", "share": [0.6, 1.0]}, "every": 1}',
+]
+
+
+def test_a_stage_is_scored_on_triplets_that_it_does_not_learn_from(run, tmp_path):
+    stages, _ = run(*HELD_OUT)
+    record = json.loads((stages["open"].folder / "stage.json").read_text())
+    nums = [record["inputs"][part]["num_rows"] for part in ("rows", "dev")]
+    assert min(nums) > 0 and sum(nums) == len(triplets(tmp_path))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    scores = {line["step"]: line["dev"] for line in lines if line.get("set") == "triplets:@synthetic"}
+    assert list(scores) == [0, 1, 2]
+    assert stages["open"].notes["best"]["score"] == max(scores[1], scores[2])
+    held_out = open_rows({"path": stages["synthetic"].output.path, "share": [0.6, 1.0]}, kind="triplets")
+    for step, folder in ((0, tmp_path / "start"), (stages["open"].notes["best"]["step"], tmp_path / "run" / "encoder")):
+        encoder = Encoder.load(folder)
+        right = [
+            encoder.similarity([row.anchor], [row.positive]) > encoder.similarity([row.anchor], row.negatives)
+            for row in held_out
+        ]
+        assert scores[step] == pytest.approx(100 * np.mean(right))
+
+
+def test_other_held_out_triplets_train_anew_and_a_task_beside_them_is_refused(run):
+    run(*HELD_OUT)
+    assert [stage.skipped for stage in run(*HELD_OUT)[0].values()] == [True, True]
+    less = HELD_OUT[1].replace("0.6", "0.7")
+    assert [stage.skipped for stage in run(HELD_OUT[0], less)[0].values()] == [True, False]
+    with pytest.raises(SettingError, match="task and rows are two things"):
+        run(*HELD_OUT, "stages.open.evaluate.task=STSB")
 
 
 def test_evaluation_texts_are_an_input(run, tmp_path):

@@ -13,8 +13,10 @@ import torch
 from tercet import InputError, NonFiniteError, RowError, SettingError
 from tercet.evaluate import GROUPS, TASKS, choose_tasks, evaluate
 from tercet.geometry import alignment, anisotropy, uniformity
+from tercet.rows.kinds import Triplet
 from tercet.tasks.measure import forget_peak, in_turns, peak_rss_gb, ratio, spread
 from tercet.tasks.translation import retrieval_accuracy
+from tercet.tasks.triplets import score_triplets
 
 RNG = np.random.default_rng(1)
 
@@ -378,6 +380,30 @@ def test_an_own_task_is_a_file(tmp_path, kind):
             [sklearn.metrics.average_precision_score([y for _, y in g], [s for s, _ in g]) for g in groups]
         )
     assert result["score"] == pytest.approx(100 * expected, abs=1e-4)
+
+
+def test_a_triplet_is_right_where_the_positive_is_the_nearer_one(tmp_path):
+    rows = [(sentence(), sentence(), sentence()) for _ in range(60)]
+    lines = "".join("\t".join(row) + "\n" for row in [("anchor", "positive", "negative"), *rows])
+    write(tmp_path, "mine.tsv", lines)
+    result = evaluate(Hashed(), tasks=[f"triplets:{tmp_path / 'mine.tsv'}"])["tasks"][
+        f"triplets:{tmp_path / 'mine.tsv'}"
+    ]
+    right = [cos(a, p) > cos(a, n) for a, p, n in rows]
+    assert 0 < sum(right) < 60
+    assert result["score"] == pytest.approx(100 * np.mean(right))
+    assert result["alignment"] == pytest.approx(np.mean([2 - 2 * cos(a, p) for a, p, _ in rows]), abs=1e-5)
+
+
+def test_every_negative_of_a_triplet_counts_and_without_any_it_is_the_next_positive():
+    several = [(sentence(), sentence(), tuple(sentence() for _ in range(num))) for num in RNG.integers(1, 4, 40)]
+    score = score_triplets([Triplet(*row) for row in several], Hashed().encode)["score"]
+    right = [all(cos(a, p) > cos(a, n) for n in negatives) for a, p, negatives in several]
+    assert score == pytest.approx(100 * np.mean(right))
+    score = score_triplets([Triplet(a, p) for a, p, _ in several], Hashed().encode)["score"]
+    following = [p for _, p, _ in several[1:] + several[:1]]
+    right = [cos(a, p) > cos(a, n) for (a, p, _), n in zip(several, following, strict=True)]
+    assert score == pytest.approx(100 * np.mean(right))
 
 
 def test_an_own_file_of_labelled_texts_is_cross_validated(tmp_path):

@@ -526,7 +526,31 @@ def test_rows_and_runs_of_before_are_the_same_where_no_share_is_given(tmp_path):
     assert "share" not in RowSettings.of(path).model_dump(mode="json")["sources"][0]
 
 
-@pytest.mark.parametrize("share", [0, -1, 1.5])
+def test_an_interval_is_what_a_smaller_share_leaves_over(tmp_path):
+    path = write(tmp_path / "pairs.jsonl", numbered_pairs(400))
+    parts = [rows_of({"path": path, "share": share}) for share in (0.3, [0.3, 0.8], [0.8, 1.0])]
+    assert all(parts)
+    assert sum(map(len, parts)) == 400 == len({row for part in parts for row in part})
+    assert rows_of({"path": path, "share": [0, 0.3]}) == parts[0]
+    assert set(parts[0]) | set(parts[1]) == set(rows_of({"path": path, "share": 0.8}))
+
+
+def test_rows_of_one_anchor_stay_together(tmp_path):
+    triplets = [
+        {"anchor": f"anchor {i}", "positive": f"yes {i} {k}", "negative": f"no {i} {k}"}
+        for i in range(100)
+        for k in range(3)
+    ]
+    path = write(tmp_path / "triplets.jsonl", triplets)
+    parts = [[row.anchor for row in rows_of({"path": path, "share": share})] for share in (0.5, [0.5, 1.0])]
+    assert 25 < len(set(parts[0])) < 75
+    assert not set(parts[0]) & set(parts[1])
+    assert sorted(parts[0] + parts[1]) == sorted(row["anchor"] for row in triplets)
+
+
+@pytest.mark.parametrize(
+    "share", [0, -1, 1.5, [0.5, 0.5], [0.6, 0.4], [-0.1, 1], [0, 1.1], [0.5], [0, 0.5, 1], "x", None]
+)
 def test_a_share_is_above_0_and_at_most_1(tmp_path, share):
     with pytest.raises(SettingError, match="share"):
         rows_of({"path": "x.tsv", "share": share})
