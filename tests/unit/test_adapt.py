@@ -267,7 +267,7 @@ def test_the_start_is_kept_where_the_result_is_worse_on_ones_own_rows(folder, ru
     file = like(folder, "like-start.tsv", encoders(folder)[0])
     kept = run("kept", evals=[f"scored:{file}"])
     (own,) = kept.findings.of("own")
-    assert own.before == pytest.approx(100) and own.after < 99
+    assert own.before > 99.9 and own.after < 99
     text = lines(3)
     assert np.array_equal(Encoder.load(kept.encoder).embed(text), Encoder.load(folder / "start").embed(text))
     for name in ("report.md", "report.html"):

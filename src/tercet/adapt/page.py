@@ -1,11 +1,26 @@
 """The report of an adaptation, before it is written as HTML or Markdown."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tercet.adapt.findings import Findings, Measure
 from tercet.adapt.neighbours import Example, Neighbour
 from tercet.report.document import Block, Cell, Details, Document, Facts, Heading, Items, Row, Table, Text
+
+_RULES = {
+    "unreadable": "told of in run/candidates",
+    "empty": "nothing was written",
+    "short": "too few words",
+    "long": "too many words",
+    "language": "another language",
+    "label": "judged to be the opposite",
+    "alpha": "not sure enough",
+    "contained": "one is a part of the other",
+    "same": "both texts are one",
+    "leak": "stands in a file of --eval",
+    "duplicate": "was there before",
+}
+"""What rules drop, in a few words."""
 
 
 def document_of(findings: Findings, times_s: Mapping[str, float]) -> Document:
@@ -44,15 +59,15 @@ def difference(measure: Measure) -> str:
 
 
 def _measures(findings: Findings) -> list[Block]:
-    header = tuple(map(Cell, ("Measured on", "Metric", "Rows", "Before", "After", "Difference")))
+    header = tuple(map(Cell, ("Measured on", "Before", "After", "Difference")))
     rows = []
     for measure in findings.measures:
         sign = (measure.gain > 0) - (measure.gain < 0)
-        cells = [Cell(measure.name), Cell(measure.metric), Cell(f"{measure.num:,}")]
+        cells = [Cell(measure.name, under=f"{measure.metric}, {measure.num:,} rows")]
         cells += [Cell(shown(measure, measure.before)), Cell(shown(measure, measure.after))]
         rows.append(Row((*cells, Cell(difference(measure), sign=sign)), "ours" if measure.group == "own" else "plain"))
     return [
-        Table(header, tuple(rows), num_text=2),
+        Table(header, tuple(rows)),
         Text(
             "Triplet accuracy: how often a sentence is nearer to what follows from it than to what contradicts it. "
             "The synthetic triplets were written and judged by the synthesizer, for sentences that nothing was "
@@ -109,14 +124,14 @@ def _audit(audit: dict[str, Any]) -> Table:
         ("candidates", audit["filters"], "triplets accepted"),
     ):
         rows.append(_count(title, tally["num"], None))
-        rows += [_count(f"rule {name}", -dropped["num"], tally["num"]) for name, dropped in tally["dropped"].items()]
-        rows.append(_count(kept, tally["num_kept"], tally["num"], kind_of_row="ours"))
+        rows += [_count(name, -dropped["num"], tally["num"]) for name, dropped in tally["dropped"].items()]
+        rows.append(_count(kept, tally["num_kept"], tally["num"], kind="ours"))
     return Table(tuple(map(Cell, ("", "Number", "Share"))), tuple(rows))
 
 
-def _count(name: str, num: int, total: int | None, *, kind_of_row: Any = "plain") -> Row:
+def _count(name: str, num: int, total: int | None, *, kind: Literal["plain", "ours"] = "plain") -> Row:
     share = Cell(f"{abs(num) / total:.1%}") if total else Cell("")
-    return Row((Cell(name), Cell(f"{num:,}"), share), kind_of_row)
+    return Row((Cell(name, under=_RULES.get(name, "")), Cell(f"{num:,}"), share), kind)
 
 
 def _making(findings: Findings, times_s: Mapping[str, float]) -> list[Block]:
