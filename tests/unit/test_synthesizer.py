@@ -226,6 +226,41 @@ class TestLoading:
         with pytest.raises(ModelError, match="the vocabulary has no token for 'true'"):
             Synthesizer.load(tmp_path / "model")
 
+    def test_an_encoder_alone_gets_a_fresh_decoder(self, tiny, tmp_path):
+        encoder = tiny("t5")
+        encoder.save(tmp_path / "encoder")
+        with pytest.raises(ModelError, match=r"decoder\S+ first\. Take a whole T5, or set decoder_layers"):
+            load_generator(str(tmp_path / "encoder"))
+        one, other, again = (
+            load_generator(str(tmp_path / "encoder"), decoder_layers=2, seed=seed)[0] for seed in (1, 2, 1)
+        )
+        own = encoder.tower.backbone.encoder.state_dict()
+        assert own.keys() == one.encoder.state_dict().keys()
+        assert all(torch.equal(weight, own[name]) for name, weight in one.encoder.state_dict().items())
+        assert len(one.decoder.block) == 2
+        first = "decoder.block.0.layer.0.SelfAttention.q.weight"
+        assert torch.equal(one.state_dict()[first], again.state_dict()[first])
+        assert not torch.equal(one.state_dict()[first], other.state_dict()[first])
+        assert one.generate(input_ids=torch.tensor([[5, 6, 1]]), max_new_tokens=3).shape[0] == 1
+
+    def test_fewer_layers_are_the_first_ones(self, synthesizer_folder):
+        whole, _ = load_generator(str(synthesizer_folder()))
+        part, _ = load_generator(str(synthesizer_folder()), decoder_layers=1)
+        assert len(part.decoder.block) == 1 < len(whole.decoder.block)
+        weights = whole.state_dict()
+        assert all(torch.equal(weight, weights[name]) for name, weight in part.state_dict().items())
+
+    def test_weights_in_16_bits_are_computed_in_32(self, synthesizer_folder, tmp_path):
+        model, tokenizer = load_generator(str(synthesizer_folder()))
+        for dtype in (torch.float32, torch.float16):
+            save_generator(model, tokenizer, tmp_path / str(dtype), dtype=dtype)
+        small, whole = (tmp_path / str(dtype) / "model.safetensors" for dtype in (torch.float16, torch.float32))
+        assert small.stat().st_size < 0.55 * whole.stat().st_size  # the table and the head are one
+        again = AutoModelForSeq2SeqLM.from_pretrained(small.parent)
+        assert again.dtype == torch.float32
+        for name, weight in model.state_dict().items():
+            assert torch.equal(again.state_dict()[name], weight.half().float())
+
     def test_what_does_not_fit_is_refused(self, synthesizer_folder):
         with pytest.raises(SettingError, match="engine 'vllm'"):
             Synthesizer.load(synthesizer_folder(), engine="vllm")

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from tercet.encoder.shapes import shape_config
 from tercet.encoder.tower import BERT_FAMILY, T5_FAMILY, Dense
 from tercet.errors import ModelError, SettingError
-from tercet.files import sha256_of_json
+from tercet.files import sha256_of_json, write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -153,6 +153,18 @@ def read_model(
         except (*_UNREADABLE, StrictDataclassError) as error:
             raise ModelError(f"{folder}: the weights cannot be read ({error}). Fetch the model again.") from error
     return model, sorted(report["missing_keys"])
+
+
+def write_model(model: "PreTrainedModel", folder: Path, *, dtype: torch.dtype, config: Mapping[str, Any]) -> None:
+    """Write a model of transformers with its weights in a number format, and further keys in its configuration."""
+    stored = dict[int, torch.Tensor]()  # tied weights stay one tensor, and are written once
+    weights = {key: stored.setdefault(value.data_ptr(), value.to(dtype)) for key, value in model.state_dict().items()}
+    with quiet_transformers():
+        model.save_pretrained(folder, state_dict=weights)
+    file = folder / "config.json"
+    overflows = dtype == torch.float16 and model.config.model_type in T5_FAMILY
+    computed = "float32" if overflows else str(dtype).removeprefix("torch.")  # what transformers computes in
+    write_json(file, {**read_json(file), "dtype": computed, **config})
 
 
 def backbone_from_weights(

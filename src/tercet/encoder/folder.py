@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from tercet.encoder.backbone import model_type_of, quiet_transformers, read_json, require_safetensors
+from tercet.encoder.backbone import model_type_of, read_json, require_safetensors, write_model
 from tercet.encoder.tower import BERT_FAMILY, READOUTS, T5_FAMILY, Dense, Tower, When
 from tercet.errors import ModelError, OutputError
 from tercet.files import atomic_folder, write_json
@@ -169,18 +169,8 @@ def _safetensors_errors(folder: Path) -> Iterator[None]:
 def write_transformer(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: torch.dtype = torch.float32) -> None:
     """Write the first module of a model folder: transformer, tokenizer, and how much of a text it reads."""
     backbone = tower.backbone
-    stored = dict[int, torch.Tensor]()  # tied weights stay one tensor, and are written once
-    weights = {
-        key: stored.setdefault(value.data_ptr(), value.to(dtype)) for key, value in backbone.state_dict().items()
-    }
-    with quiet_transformers():
-        backbone.save_pretrained(folder, state_dict=weights)
-    config = read_json(folder / "config.json")
-    overflows = dtype == torch.float16 and backbone.config.model_type in T5_FAMILY
-    config["dtype"] = "float32" if overflows else str(dtype).removeprefix("torch.")  # what transformers computes in
-    if READOUTS[tower.head.readout].layers != (-1,):
-        config["output_hidden_states"] = True
-    write_json(folder / "config.json", config)
+    layers = READOUTS[tower.head.readout].layers
+    write_model(backbone, folder, dtype=dtype, config={"output_hidden_states": True} if layers != (-1,) else {})
     tokens.tokenizer.save_pretrained(folder)
     limits: dict[str, Any] = {"max_seq_length": tokens.max_tokens, "do_lower_case": tokens.lowercase}
     if backbone.config.model_type in BERT_FAMILY:

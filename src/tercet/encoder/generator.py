@@ -1,13 +1,13 @@
 """A T5 with its language-model head: read from a folder or fresh, and written so that it reads the same again."""
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
 
-from tercet.encoder.backbone import model_type_of, quiet_transformers, read_json, read_model
+from tercet.encoder.backbone import model_type_of, read_model, write_model
 from tercet.encoder.names import FRESH, find_folder
 from tercet.encoder.shapes import shape_config
 from tercet.encoder.tokens import load_tokenizer
@@ -31,6 +31,7 @@ def load_generator(
     revision: str | None = None,
     convert_pickle: bool = False,
     seed: int = 0,
+    decoder_layers: int | None = None,
 ) -> "tuple[T5ForConditionalGeneration, PreTrainedTokenizerBase]":
     """Load a T5 that generates text, in fp32, and its tokenizer.
 
@@ -40,6 +41,8 @@ def load_generator(
         revision: The branch, tag or commit on the hub.
         convert_pickle: Whether a pickled checkpoint may be converted, weights only.
         seed: What fresh weights are drawn with.
+        decoder_layers: How many layers the decoder has, if not as many as the model's; those that the model lacks are
+            fresh. Then it may be an encoder alone.
 
     Raises:
         ModelError: The model cannot be found, read or trusted, or has no language-model head.
@@ -49,20 +52,27 @@ def load_generator(
     if name.startswith(FRESH):
         if given is None:
             raise SettingError(f"{name}: a fresh model needs a tokenizer. Give tokenizer=FOLDER.")
-        return _fresh(name.removeprefix(FRESH), given, seed), given
-    folder = find_folder(name, revision=revision, pickles=convert_pickle)
-    return _stored(folder, convert_pickle), given or load_tokenizer(folder)
+        own, make = given, partial(_fresh, name.removeprefix(FRESH), given)
+    else:
+        folder = find_folder(name, revision=revision, pickles=convert_pickle)
+        own, make = given or load_tokenizer(folder), partial(_stored, folder, convert_pickle)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make(decoder_layers), own
 
 
-def save_generator(model: "T5ForConditionalGeneration", tokenizer: "PreTrainedTokenizerBase", folder: Path) -> None:
-    """Write a model and its tokenizer into a folder that transformers reads."""
-    with quiet_transformers():
-        model.save_pretrained(folder)
+def save_generator(
+    model: "T5ForConditionalGeneration",
+    tokenizer: "PreTrainedTokenizerBase",
+    folder: Path,
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """Write a model, with its weights in a number format, and its tokenizer into a folder that transformers reads."""
+    # transformers decides by this key whether outputs are scaled, but writes `true` for every T5
+    scaled = getattr(model.config, "scale_decoder_outputs", True)
+    write_model(model, folder, dtype=dtype, config={} if scaled else {"tie_word_embeddings": False})
     tokenizer.save_pretrained(folder)
-    if not getattr(model.config, "scale_decoder_outputs", True):
-        # transformers decides by this key, but writes `true` for every T5
-        file = folder / "config.json"
-        file.write_text(json.dumps(read_json(file) | {"tie_word_embeddings": False}, indent=2) + "\n", encoding="utf-8")
 
 
 def is_tied(config: "PretrainedConfig") -> bool:
@@ -76,23 +86,30 @@ def head_scale(config: "PretrainedConfig") -> float:
     return float(config.d_model**-0.5) if scaled else 1.0
 
 
-def _fresh(shape: str, tokenizer: "PreTrainedTokenizerBase", seed: int) -> "T5ForConditionalGeneration":
+def _fresh(
+    shape: str, tokenizer: "PreTrainedTokenizerBase", decoder_layers: int | None
+) -> "T5ForConditionalGeneration":
     config = shape_config(shape, vocab_size=len(tokenizer))
     config.pad_token_id, config.eos_token_id = tokenizer.pad_token_id or 0, tokenizer.eos_token_id
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model: T5ForConditionalGeneration = _class_of(config.model_type, shape)(config)
-        if not is_tied(config):
-            head = torch.randn_like(model.lm_head.weight)  # as wide as T5 v1.1 draws it
-            model.lm_head.weight = nn.Parameter(head)
+    config.num_decoder_layers = decoder_layers or config.num_decoder_layers
+    model: T5ForConditionalGeneration = _class_of(config.model_type, shape)(config)
+    if not is_tied(config):
+        head = torch.randn_like(model.lm_head.weight)  # as wide as T5 v1.1 draws it
+        model.lm_head.weight = nn.Parameter(head)
     return model
 
 
-def _stored(folder: Path, convert_pickle: bool) -> "T5ForConditionalGeneration":
+def _stored(folder: Path, convert_pickle: bool, decoder_layers: int | None) -> "T5ForConditionalGeneration":
     model_class = _class_of(model_type_of(folder), str(folder))
-    model, missing = read_model(folder, model_class, convert_pickle=convert_pickle)
-    if missing:
-        raise ModelError(f"{folder}: {len(missing)} weights are missing, {missing[0]} first. Take a whole T5.")
+    other = {"num_decoder_layers": decoder_layers, "is_encoder_decoder": True, "use_cache": True}
+    model, missing = read_model(
+        folder, model_class, convert_pickle=convert_pickle, **(other if decoder_layers is not None else {})
+    )
+    lacking = [name for name in missing if decoder_layers is None or not name.startswith("decoder.")]
+    if lacking:
+        raise ModelError(
+            f"{folder}: {len(lacking)} weights are missing, {lacking[0]} first. Take a whole T5, or set decoder_layers."
+        )
     return cast("T5ForConditionalGeneration", model)
 
 

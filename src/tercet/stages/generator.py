@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import model_validator
+import torch
+from pydantic import Field, model_validator
 
 from tercet.encoder.engine import AUTOCAST, resolve_precision
 from tercet.encoder.generator import load_generator, save_generator
@@ -29,6 +30,10 @@ class GeneratorSettings(LearningSettings):
 
     precision: Literal["exact", "fast", "auto"] = "exact"
     """`exact` (fp32), `fast` (bf16 by autocast; weights in fp32), or `auto` (`fast` where the machine has bf16)."""
+
+    decoder_layers: int | None = Field(default=None, ge=1)
+    """How many layers the decoder has, if not as many as the start's; those that the start lacks are fresh. Then the
+    start may be an encoder alone."""
 
     @model_validator(mode="after")
     def _no_encoder(self) -> Self:
@@ -61,7 +66,7 @@ class TrainedGenerator(Generic[_Objective]):
     def run(self) -> dict[str, Any]:
         """Train, and write the model."""
         settings, context, processes = self.settings, self.context, self.context.processes
-        model, tokenizer = load_generator(**settings.placed(context))
+        model, tokenizer = load_generator(**settings.placed(context), decoder_layers=settings.decoder_layers)
         model.to(processes.device)  # type: ignore[arg-type]  # its decorator hides the argument
         precision = resolve_precision(settings.precision, model_type=model.config.model_type, device=processes.device)
         gather = Gather() if processes.world > 1 else None
@@ -71,5 +76,5 @@ class TrainedGenerator(Generic[_Objective]):
             result = train_on_rows(objective, self.rows, settings=settings, context=context, evaluate=score)
         if processes.is_main:
             with atomic_folder(context.folder / OUTPUT) as folder:
-                save_generator(model, tokenizer, folder)
+                save_generator(model, tokenizer, folder, dtype=getattr(torch, settings.weights))
         return {"num_steps": result.num_steps, "best": result.best}

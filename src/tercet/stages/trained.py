@@ -103,6 +103,9 @@ class LearningSettings(StartSettings, LoopSettings):
     batch: int = Field(ge=2)
     """How many rows make a step, over all processes."""
 
+    weights: Literal["float32", "bfloat16", "float16"] = "float32"
+    """How the model's weights are stored; the 16-bit formats are for the last stage."""
+
     def names(self) -> list[str]:
         """Return the models and files that the stage uses."""
         return [*super().names(), *(source.path for source in self.rows.sources)]
@@ -110,9 +113,6 @@ class LearningSettings(StartSettings, LoopSettings):
 
 class TrainedSettings(LearningSettings, ComputeSettings):
     """The settings of every stage that trains an encoder."""
-
-    weights: Literal["float32", "bfloat16", "float16"] = "float32"
-    """How the encoder's weights are stored; the 16-bit formats are for the last stage."""
 
     evaluate: DevSettings | None = None
     """Scores on a dev task in between; null for none."""
