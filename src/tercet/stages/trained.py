@@ -151,11 +151,12 @@ class TrainedEncoder(ABC):
         self.inputs = settings.describe(context)
         self.rows = open_rows(placed(settings.rows, context), kind=self.row_kind, rank=context.processes.rank)
         self.inputs["rows"] = self.rows.describe()
-        self._dev: Task | str | None = settings.evaluate and settings.evaluate.task
-        if settings.evaluate is not None and settings.evaluate.rows is not None:
-            rows = open_dev_rows(settings.evaluate.rows, "triplets", context)
+        dev = settings.evaluate
+        self._dev: Task | str | None = dev.task if dev is not None else None
+        if dev is not None and dev.rows is not None:
+            rows = open_dev_rows(dev.rows, "triplets", context)
             self.inputs["dev"] = rows.describe()
-            self._dev = triplet_task(settings.evaluate.rows.sources[0].path, cast("Iterable[Triplet]", rows))
+            self._dev = triplet_task(dev.rows.sources[0].path, cast("Iterable[Triplet]", rows))
 
     def start(self) -> Encoder:
         """Return the encoder before it is trained."""
