@@ -116,7 +116,7 @@ def adapt(
     )
     out = Path(out)
     plan = Plan.of(request)
-    found = Sentences(plan.sentences)
+    found = Sentences(plan.sentences, rank=1)  # the stage is the one to tell of bad rows
     num = sum(1 for _ in found) if found.rows.num_rows is not None else None
     if num == 0:
         dropped = _most(found.tally.as_json())[1]
