@@ -14,13 +14,13 @@ from tercet.adapt.findings import (
     Findings,
     Scorer,
     measures_of,
-    neighbours,
     own_tasks,
     pool_of,
     samples_of,
     score_held_out,
     store_of,
 )
+from tercet.adapt.neighbours import compare
 from tercet.adapt.page import document_of
 from tercet.adapt.plan import MIN_TRIPLETS, MODEL, SYNTHESIZER, Plan, Request
 from tercet.encoder import Encoder
@@ -173,7 +173,7 @@ class _Adaptation:
             measures=measures_of(
                 scores_before, scorer(after), (score_held_out(held_out, before), score_held_out(held_out, after))
             ),
-            examples=neighbours(pool, before, after),
+            examples=compare(pool, before(pool), after(pool)),
             num_pool=len(pool),
         )
         self.times_s["measuring"] = measuring_s + time.monotonic() - start_s

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from tercet.adapt.neighbours import Example, compare
+from tercet.adapt.neighbours import Example
 from tercet.encoder import Encoder
 from tercet.errors import InputError, RowError, SettingError
 from tercet.evaluate import VectorStore, choose_tasks, data_root
@@ -182,11 +182,6 @@ def measures_of(
 def score_held_out(rows: RowSettings, embed: VectorStore) -> Result:
     """Score the triplets that nothing was learned from."""
     return score_triplets(cast("list[Triplet]", [*open_rows(rows, kind="triplets")]), embed)
-
-
-def neighbours(pool: Sequence[str], before: VectorStore, after: VectorStore) -> list[Example]:
-    """Return a few queries with their neighbours before and after."""
-    return compare(pool, before(pool), after(pool))
 
 
 def pool_of(candidates: Path) -> list[str]:
