@@ -145,21 +145,23 @@ def test_the_recipe_in_the_folder_can_be_trained_again_and_gives_the_same_encode
     assert [(again.encoder / n).read_bytes() for n in names] == [(adapted.encoder / n).read_bytes() for n in names]
 
 
-def test_small_piles_get_more_candidates_and_more_are_held_out(folder):
+def test_small_piles_get_more_candidates_and_more_of_them_is_held_out(folder):
     request = Request(sentences=("in.txt",), model=str(folder / "start"), synthesizer="x")
 
-    def settings(**numbers):
-        stages = request.content(**numbers)["stages"]
-        return stages[0]["synthesize"]["num_samples"], stages[1]["contrast"]
+    def num_samples(num):
+        return request.content(num_sentences=num)["stages"][0]["synthesize"]["num_samples"]
 
-    assert settings(num_sentences=300, num_triplets=100)[0] == 4
-    assert settings(num_sentences=1_900, num_triplets=100)[0] == 2
-    assert settings(num_sentences=5_000, num_triplets=100)[0] == 1
-    assert settings(num_sentences=None, num_triplets=100)[0] == 1
-    shares = {num: settings(num_sentences=1, num_triplets=num)[1]["rows"]["share"] for num in (20, 500, 100_000)}
-    assert shares == {20: 0.7, 500: 0.8, 100_000: 0.9}
-    steps = [settings(num_sentences=1, num_triplets=num)[1]["steps"] for num in (20, 3_000, 10**6)]
-    assert steps == [40, round(3 * 3_000 * 0.9 / 64), 1_000]
+    assert [num_samples(num) for num in (300, 1_900, 5_000, None)] == [4, 2, 1, 1]
+    for num_anchors, num_held_out, steps in ((10, 3, 40), (250, 50, 40), (2_500, 250, round(3 * 4_500 / 64))):
+        rows = [{"anchor": f"anchor {i}", "positive": f"yes {i} {k}"} for i in range(num_anchors) for k in range(2)]
+        path = folder / f"{num_anchors}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        contrast = request.content(anchors=[row["anchor"] for row in rows])["stages"][1]["contrast"]
+        sources = contrast["rows"], contrast["evaluate"]["rows"]
+        trained, held_out = ([*open_rows({**source, "path": path}, kind="triplets")] for source in sources)
+        assert len(held_out) == 2 * num_held_out == 2 * len({row.anchor for row in held_out})
+        assert len(trained) == len(rows) - len(held_out)
+        assert contrast["steps"] == steps
 
 
 def test_a_t5_that_is_no_sentence_encoder_yet_is_read_out_as_in_gense(synthesizer_folder):

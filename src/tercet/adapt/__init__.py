@@ -30,8 +30,9 @@ from tercet.pipeline import RunResult, run_recipe
 from tercet.recipe import Recipe
 from tercet.report.html import to_html
 from tercet.report.markdown import to_markdown
+from tercet.rows.formats import read_records
 from tercet.runs import ENCODER, copy_folder, locked, read_record
-from tercet.synthesis.corpus import read_audit
+from tercet.synthesis.corpus import TRIPLETS, read_audit
 from tercet.synthesis.sentences import Sentences
 
 __all__ = ["MODEL", "SYNTHESIZER", "Adapted", "adapt"]
@@ -153,7 +154,8 @@ class _Adaptation:
         folder = self._run("synthesis", replace(self.plan.recipe, stages=self.plan.recipe.stages[:1])).stages[0].folder
         audit = read_audit(folder)
         check_enough(audit, self.request.sentences[0])
-        self.plan = Plan.of(self.request, num_sentences=self.num_sentences, num_triplets=audit["num_triplets"])
+        anchors = [record["anchor"] for _, record in read_records(folder / TRIPLETS)]
+        self.plan = Plan.of(self.request, num_sentences=self.num_sentences, anchors=anchors)
         result = self._run("training", self.plan.recipe)
 
         start_s = time.monotonic()

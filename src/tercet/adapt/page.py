@@ -37,7 +37,7 @@ def document_of(findings: Findings, times_s: Mapping[str, float]) -> Document:
 
 def verdict(findings: Findings) -> str:
     """Say in a few words what was kept, and why."""
-    num, gain = findings.audit["num_triplets"], findings.own_gain
+    num, gain = findings.audit["num_triplets"] - findings.of("synthetic")[0].num, findings.own_gain
     learned = f"learned from {num:,} synthetic triplets of {findings.audit['sentences']['num_kept']:,} sentences"
     if gain is None:
         return f"Kept: the adapted encoder, which {learned}."

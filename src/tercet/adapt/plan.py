@@ -1,6 +1,7 @@
 """What is done to adapt an encoder: a recipe of two stages. All that was chosen for little data is at the top."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -9,6 +10,7 @@ from tercet.encoder.backbone import model_type_of
 from tercet.encoder.names import FRESH, find_folder
 from tercet.errors import SettingError
 from tercet.recipe import Recipe, make_recipe
+from tercet.rows.rejects import place_of
 from tercet.rows.settings import RowSettings
 from tercet.stages.contrast import ContrastStage
 from tercet.stages.stage import REFERENCE
@@ -82,12 +84,16 @@ class Request:
             words += [word for value in values for word in (option, value)]
         return shlex.join(words)
 
-    def content(self, *, num_sentences: int | None, num_triplets: int) -> dict[str, Any]:
-        """Return the recipe for so many sentences (None where they are streamed) and accepted triplets."""
+    def content(self, *, num_sentences: int | None = None, anchors: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the recipe.
+
+        Args:
+            num_sentences: How many sentences there are; None where they are streamed, or not counted yet.
+            anchors: The anchor of each accepted triplet; none where nothing is accepted yet.
+        """
         rows = f"{REFERENCE}{_SYNTHESIZE}"
-        held_out = min(max(_NUM_HELD_OUT / num_triplets, _LEAST_HELD_OUT), _MOST_HELD_OUT)
-        border = round(1 - held_out, 3)
-        steps = round(_EPOCHS * num_triplets * border / _CONTRAST["batch"])
+        border = _border(anchors)
+        steps = round(_EPOCHS * sum(place_of(anchor) < border for anchor in anchors) / _CONTRAST["batch"])
         steps = min(max(steps, _MIN_STEPS), _MAX_STEPS)
         dev = {"rows": {"path": rows, "share": [border, 1.0]}, "every": -(-steps // _NUM_SCORES), "keep": "best"}
         contrast = {"rows": {"path": rows, "share": border}, "steps": steps, **_CONTRAST, "evaluate": dev}
@@ -123,15 +129,18 @@ class Plan:
     recipe: Recipe
 
     @classmethod
-    def of(cls, request: Request, *, num_sentences: int | None = None, num_triplets: int = MIN_TRIPLETS) -> "Plan":
-        """Make the plan for so many sentences and accepted triplets.
+    def of(cls, request: Request, **known: Any) -> "Plan":
+        """Make the plan of a request.
+
+        Args:
+            request: What was asked for.
+            **known: What is known by now: see `Request.content`.
 
         Raises:
             SettingError: A setting is unknown or does not fit.
             ModelError: The model cannot be found.
         """
-        content = request.content(num_sentences=num_sentences, num_triplets=num_triplets)
-        plan = cls(make_recipe(content, default_name="adapt", changes=request.changes))
+        plan = cls(make_recipe(request.content(**known), default_name="adapt", changes=request.changes))
         _ = plan.held_out
         return plan
 
@@ -157,6 +166,15 @@ class Plan:
         if dev is None or dev.rows is None:
             raise SettingError(f"stages.{_CONTRAST_STAGE}.evaluate.rows: the report is about them. Leave them in.")
         return dev.rows
+
+
+def _border(anchors: Sequence[str]) -> float:
+    """Return from which place on triplets are held out: behind it lies the wanted share of all sentences, exactly."""
+    if not anchors:
+        return 1 - _MOST_HELD_OUT
+    share = min(max(_NUM_HELD_OUT / len(anchors), _LEAST_HELD_OUT), _MOST_HELD_OUT)
+    places = sorted({place_of(anchor) for anchor in anchors})
+    return places[-max(1, round(share * len(places)))]
 
 
 def _encoder_settings(model: str) -> dict[str, Any]:

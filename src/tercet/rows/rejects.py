@@ -150,8 +150,13 @@ class RejectFile:
             stream.write(_line(reject))
 
 
+def place_of(text: str) -> float:
+    """Return where the rows of an anchor or premise are among all: a number from 0 to below 1, by a hash of it."""
+    return (int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 11) / 2**53
+
+
 def _is_within(interval: tuple[float, float], row: Row) -> bool:
-    """Return whether the place of a row is in an interval: a hash of what all rows of one anchor or premise share."""
+    """Return whether a row is in an interval; all rows of one anchor or premise have one place."""
     match row:
         case LabelledPair():
             key = row.premise
@@ -159,9 +164,8 @@ def _is_within(interval: tuple[float, float], row: Row) -> bool:
             key = row.anchor
         case _:
             key = "\0".join(texts_of(row))
-    place = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big")
     low, high = interval
-    return low * 2**64 <= place < high * 2**64
+    return low <= place_of(key) < high
 
 
 def _line(reject: Reject) -> str:
