@@ -119,6 +119,16 @@ def test_a_wider_student_has_zeros_behind_the_teachers_numbers(targets, teachers
     assert not found[:, wanted.shape[1] :].any()
 
 
+def test_whitened_targets_are_those_that_numpy_whitens(targets, teachers):
+    vectors = centred(teachers[0]).astype(np.float64)
+    variance, directions = np.linalg.eigh(np.cov(vectors.T))
+    floored = np.maximum(variance, variance.max() / 10_000)
+    wanted = unit(vectors @ (directions / floored**0.3) @ directions.T)
+    whitened = teachers[0].model_copy(update={"whiten": 0.3})
+    found = targets(width=vectors.shape[1], teachers=[whitened])(keys_of(TEXTS)).numpy()
+    np.testing.assert_allclose(found @ found.T, wanted @ wanted.T, atol=2e-2)
+
+
 def test_a_step_has_the_gradients_of_the_losses(tiny):
     student = tiny("t5", projection=16)
     table = torch.randn(100, 16, generator=torch.Generator().manual_seed(3))

@@ -3,9 +3,7 @@
 from itertools import islice
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 
 from tercet.encoder import Encoder, Vectors
@@ -14,10 +12,9 @@ from tercet.rows.settings import RowSettings
 from tercet.stages.stage import Context, Kind
 from tercet.stages.texts import different_texts, open_texts
 from tercet.stages.trained import StartSettings
+from tercet.stages.whitening import whitening
 
 _BLOCK = 1024
-_LEAST = 1e-4
-"""The smallest variance of a direction, as a part of the largest one."""
 
 
 class WhitenStage(StartSettings):
@@ -76,14 +73,12 @@ def whiten(encoder: Encoder, vectors: Vectors, power: float) -> list[float]:
     layers = encoder.head.dense_layers
     if not layers or layers[-1].activation != "identity":
         raise SettingError("whiten: is done in a projection, and the encoder ends without one. Set encoder.projection.")
-    covariance: NDArray[np.float64] = np.cov(vectors.astype(np.float64), rowvar=False)
-    variance, directions = np.linalg.eigh(covariance)
-    scale = np.maximum(variance, variance[-1] * _LEAST) ** -power
-    change = torch.from_numpy((directions * scale) @ directions.T)
+    change, variance = whitening(vectors, power)
+    matrix = torch.from_numpy(change)
     with torch.no_grad():
         for parameter in layers[-1].linear.parameters():
-            parameter.copy_(change.to(parameter.device) @ parameter.double())
-    return [float(value) for value in variance]
+            parameter.copy_(matrix.to(parameter.device) @ parameter.double())
+    return variance.tolist()
 
 
 KIND = Kind(WhitenStage, _Whiten, output="encoder")
