@@ -10,7 +10,14 @@ import torch
 from tercet import Encoder
 from tercet.objectives.batch import text_key
 from tercet.objectives.compute import ComputeSettings
-from tercet.objectives.distill import Distill, DistillSettings, cosine_loss, similarity_loss
+from tercet.objectives.distill import (
+    Distill,
+    DistillSettings,
+    cosine_loss,
+    pair_loss,
+    pairs_of_rows,
+    similarity_loss,
+)
 from tercet.rows.kinds import Triplet
 from tercet.stages import remembered
 from tercet.stages.distill import set_piece_vectors
@@ -66,6 +73,18 @@ def test_a_text_without_others_has_no_gradient():
     vectors = torch.randn(1, 4, requires_grad=True)
     similarity_loss(vectors, torch.randn(1, 4), keys=torch.tensor([1]), temperature=0.05).backward()
     assert vectors.grad.abs().max() == 0
+
+
+def test_the_pair_loss_is_the_squared_difference_of_cosines_within_rows():
+    rows = [Triplet("a", "b", ("c",)), Triplet("b", "d"), Triplet("e", "e", twin=True)]
+    pairs = pairs_of_rows(rows, [0, 1, 2, 1, 3, 4, 4])
+    assert pairs.tolist() == [[0, 1], [0, 2], [1, 2], [1, 3]]
+    generator = torch.Generator().manual_seed(1)
+    vectors, targets = torch.randn(5, 3, generator=generator), torch.randn(5, 7, generator=generator)
+    ours, theirs = unit(vectors.numpy()), unit(targets.numpy())
+    wanted = sum((ours[i] @ ours[j] - theirs[i] @ theirs[j]) ** 2 for i, j in pairs.tolist()) / 4
+    assert pair_loss(vectors, targets, pairs).item() == pytest.approx(wanted, rel=1e-5)
+    assert pair_loss(vectors, targets, pairs_of_rows(rows[2:], [0, 0])).item() == 0
 
 
 @pytest.fixture
@@ -132,7 +151,7 @@ def test_whitened_targets_are_those_that_numpy_whitens(targets, teachers):
 def test_a_step_has_the_gradients_of_the_losses(tiny):
     student = tiny("t5", projection=16)
     table = torch.randn(100, 16, generator=torch.Generator().manual_seed(3))
-    settings = DistillSettings(cosine_weight=2.0, similarity_weight=0.5, temperature=0.2)
+    settings = DistillSettings(cosine_weight=2.0, similarity_weight=0.5, temperature=0.2, pair_weight=3.0)
     rows = [Triplet("Dogs run.", "Stocks fell.", ("Dogs run.",)), Triplet("A man", "A man", twin=True)]
     objective = Distill(student, lambda keys: table[keys % 100], settings, compute=ComputeSettings())
     result = objective.step(rows)
@@ -145,6 +164,7 @@ def test_a_step_has_the_gradients_of_the_losses(tiny):
     keys = keys_of(texts)
     loss = 2.0 * cosine_loss(vectors, table[keys % 100])
     loss = loss + 0.5 * similarity_loss(vectors, table[keys % 100], keys=keys, temperature=0.2)
+    loss = loss + 3.0 * pair_loss(vectors, table[keys % 100], torch.tensor([[0, 1]]))
     loss.backward()
     assert result.loss == pytest.approx(loss.item(), rel=1e-5)
     for name, parameter in student.tower.named_parameters():
