@@ -10,7 +10,14 @@ import torch
 from tercet import Encoder
 from tercet.objectives.batch import text_key
 from tercet.objectives.compute import ComputeSettings
-from tercet.objectives.distill import Distill, DistillSettings, cosine_loss, similarity_loss
+from tercet.objectives.distill import (
+    Distill,
+    DistillSettings,
+    cosine_loss,
+    pair_loss,
+    pairs_of_rows,
+    similarity_loss,
+)
 from tercet.rows.kinds import Triplet
 from tercet.stages import remembered
 from tercet.stages.distill import set_piece_vectors
@@ -68,6 +75,18 @@ def test_a_text_without_others_has_no_gradient():
     assert vectors.grad.abs().max() == 0
 
 
+def test_the_pair_loss_is_the_squared_difference_of_cosines_within_rows():
+    rows = [Triplet("a", "b", ("c",)), Triplet("b", "d"), Triplet("e", "e", twin=True)]
+    pairs = pairs_of_rows(rows, [0, 1, 2, 1, 3, 4, 4])
+    assert pairs.tolist() == [[0, 1], [0, 2], [1, 2], [1, 3]]
+    generator = torch.Generator().manual_seed(1)
+    vectors, targets = torch.randn(5, 3, generator=generator), torch.randn(5, 7, generator=generator)
+    ours, theirs = unit(vectors.numpy()), unit(targets.numpy())
+    wanted = sum((ours[i] @ ours[j] - theirs[i] @ theirs[j]) ** 2 for i, j in pairs.tolist()) / 4
+    assert pair_loss(vectors, targets, pairs).item() == pytest.approx(wanted, rel=1e-5)
+    assert pair_loss(vectors, targets, pairs_of_rows(rows[2:], [0, 0])).item() == 0
+
+
 @pytest.fixture
 def context(tmp_path):
     return Context("a", tmp_path / "stage", 0, {}, Processes(), score=None, measure=None)
@@ -119,10 +138,20 @@ def test_a_wider_student_has_zeros_behind_the_teachers_numbers(targets, teachers
     assert not found[:, wanted.shape[1] :].any()
 
 
+def test_whitened_targets_are_those_that_numpy_whitens(targets, teachers):
+    vectors = centred(teachers[0]).astype(np.float64)
+    variance, directions = np.linalg.eigh(np.cov(vectors.T))
+    floored = np.maximum(variance, variance.max() / 10_000)
+    wanted = unit(vectors @ (directions / floored**0.3) @ directions.T)
+    whitened = teachers[0].model_copy(update={"whiten": 0.3})
+    found = targets(width=vectors.shape[1], teachers=[whitened])(keys_of(TEXTS)).numpy()
+    np.testing.assert_allclose(found @ found.T, wanted @ wanted.T, atol=2e-2)
+
+
 def test_a_step_has_the_gradients_of_the_losses(tiny):
     student = tiny("t5", projection=16)
     table = torch.randn(100, 16, generator=torch.Generator().manual_seed(3))
-    settings = DistillSettings(cosine_weight=2.0, similarity_weight=0.5, temperature=0.2)
+    settings = DistillSettings(cosine_weight=2.0, similarity_weight=0.5, temperature=0.2, pair_weight=3.0)
     rows = [Triplet("Dogs run.", "Stocks fell.", ("Dogs run.",)), Triplet("A man", "A man", twin=True)]
     objective = Distill(student, lambda keys: table[keys % 100], settings, compute=ComputeSettings())
     result = objective.step(rows)
@@ -135,6 +164,7 @@ def test_a_step_has_the_gradients_of_the_losses(tiny):
     keys = keys_of(texts)
     loss = 2.0 * cosine_loss(vectors, table[keys % 100])
     loss = loss + 0.5 * similarity_loss(vectors, table[keys % 100], keys=keys, temperature=0.2)
+    loss = loss + 3.0 * pair_loss(vectors, table[keys % 100], torch.tensor([[0, 1]]))
     loss.backward()
     assert result.loss == pytest.approx(loss.item(), rel=1e-5)
     for name, parameter in student.tower.named_parameters():

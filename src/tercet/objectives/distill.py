@@ -1,6 +1,7 @@
 """Distillation: vectors like those of a teacher, and as similar to one another as the teacher's are."""
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate, combinations
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
@@ -35,6 +36,10 @@ class DistillSettings(BaseModel):
     temperature: PositiveFloat = 0.05
     """What those cosines are divided by, the teacher's and the student's."""
 
+    pair_weight: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """How much it counts that the texts of a row are as similar to one another as to the teacher: the mean squared
+    difference of their cosines. The softmax above hardly sees how near the nearest text is."""
+
 
 class Distill:
     """The distillation objective.
@@ -68,19 +73,26 @@ class Distill:
         """Add the gradients of a batch's loss to the module's."""
         gather, settings, device = self._gather, self._settings, self._encoder.device
         texts = [text for row in batch for text in texts_of(row)]
-        merged, _ = merge_equal(texts, apart=[False] * len(texts))
+        merged, where = merge_equal(texts, apart=[False] * len(texts))
+        pairs = pairs_of_rows(batch, where).to(device)
         keys = torch.tensor([text_key(text) for text in merged])
         targets, keys = self._targets(keys).to(device), keys.to(device)
         if gather is not None:
-            targets, keys = torch.cat(gather.parts(targets)), torch.cat(gather.parts(keys))
+            parts = gather.parts(targets)
+            firsts = accumulate((len(part) for part in parts), initial=0)
+            pairs = torch.cat([own + first for own, first in zip(gather.parts(pairs), firsts, strict=False)])
+            targets, keys = torch.cat(parts), torch.cat(gather.parts(keys))
         metrics: dict[str, float] = {}
 
         def loss(own: Tensor) -> Tensor:
             vectors = own if gather is None else gather(own)
             cosine = cosine_loss(vectors, targets)
             similarity = similarity_loss(vectors, targets, keys=keys, temperature=settings.temperature)
-            metrics.update(cosine=cosine.item(), similarity=similarity.item())
-            return settings.cosine_weight * cosine + settings.similarity_weight * similarity
+            pair = pair_loss(vectors, targets, pairs)
+            metrics.update(cosine=cosine.item(), similarity=similarity.item(), pair=pair.item())
+            return (
+                settings.cosine_weight * cosine + settings.similarity_weight * similarity + settings.pair_weight * pair
+            )
 
         value, stats = learn(self._encoder, merged, loss, compute=self._compute, gather=gather)
         return StepResult(value.item(), metrics | {"truncated": stats.num_truncated / stats.num_texts})
@@ -109,3 +121,25 @@ def similarity_loss(vectors: Tensor, targets: Tensor, *, keys: Tensor, temperatu
     wanted = log_shares(targets)
     shares = wanted.exp().masked_fill(same, 0)
     return (shares * (wanted - log_shares(vectors))).sum() / len(vectors)
+
+
+def pair_loss(vectors: Tensor, targets: Tensor, pairs: Tensor) -> Tensor:
+    """Return the mean squared difference of the vectors' and the targets' cosines, over pairs of places [m, 2]."""
+
+    def cosines(x: Tensor) -> Tensor:
+        return F.cosine_similarity(x[pairs[:, 0]], x[pairs[:, 1]], dim=1)
+
+    return (cosines(vectors) - cosines(targets)).square().sum() / max(1, len(pairs))
+
+
+def pairs_of_rows(batch: Sequence[Row], where: Sequence[int]) -> Tensor:
+    """Return every two different texts of the same row, as places [m, 2].
+
+    Args:
+        batch: The rows.
+        where: The place of each of their texts, row after row.
+    """
+    places, pairs = iter(where), list[tuple[int, int]]()
+    for row in batch:
+        pairs += combinations(sorted({next(places) for _ in texts_of(row)}), 2)
+    return torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)

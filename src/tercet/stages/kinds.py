@@ -1,6 +1,6 @@
 """The table of all kinds of stages."""
 
-from tercet.stages import classify, contrast, denoise, distill, parallel, synthesize, synthesizer, tokenizer
+from tercet.stages import classify, contrast, denoise, distill, parallel, synthesize, synthesizer, tokenizer, whiten
 from tercet.stages.stage import Kind
 
 KINDS: dict[str, Kind] = {
@@ -10,6 +10,7 @@ KINDS: dict[str, Kind] = {
     "contrast": contrast.KIND,
     "classify": classify.KIND,
     "parallel": parallel.KIND,
+    "whiten": whiten.KIND,
     "synthesizer": synthesizer.KIND,
     "synthesize": synthesize.KIND,
 }

@@ -14,6 +14,7 @@ from tercet.encoder.tower import unit_length
 from tercet.stages.model import ModelSettings
 from tercet.stages.remembered import Keys, RememberedVectors, remember
 from tercet.stages.stage import Context
+from tercet.stages.whitening import whitening
 
 _SAMPLE = 65_536
 """How many texts decide which directions of the teachers' vectors are kept."""
@@ -29,6 +30,9 @@ class TeacherSettings(ModelSettings):
 
     center: float = Field(default=1.0, ge=0, le=1)
     """How much of the mean over all texts is taken from its vectors."""
+
+    whiten: float = Field(default=0, ge=0, le=0.5)
+    """Every direction of its vectors is divided by its variance to this power: see the stage `whiten`."""
 
 
 def _as_list(value: Any) -> Any:
@@ -59,6 +63,7 @@ class Targets:
         self._settings, self._width, self._context = teachers, width, context
         self._stores = [RememberedVectors(cache, each.load(context), precision=precision) for each in teachers]
         self._means = [np.zeros(store.dim, np.float32) for store in self._stores]
+        self._changes: list[Vectors | None] = [None] * len(self._stores)
         self._directions: Vectors | None = None
 
     def learn(self, texts: Callable[[], Iterable[str]]) -> None:
@@ -68,8 +73,11 @@ class Targets:
             if settings.center:
                 sums = (store(block).sum(0, dtype=np.float64) for block in _blocks(keys))
                 self._means[i] = (settings.center * sum(sums) / len(keys)).astype(np.float32)
+        chosen = np.random.default_rng(0).permutation(keys)[:_SAMPLE]
+        for i, settings in enumerate(self._settings):
+            if settings.whiten:
+                self._changes[i] = whitening(self._of(i, chosen), settings.whiten)[0].astype(np.float32)
         if sum(store.dim for store in self._stores) > self._width:
-            chosen = np.random.default_rng(0).permutation(keys)[:_SAMPLE]
             sample = self._joined(chosen).astype(np.float64)
             self._directions = np.linalg.eigh(sample.T @ sample)[1][:, : -self._width - 1 : -1].astype(np.float32)
 
@@ -88,11 +96,14 @@ class Targets:
         return torch.nn.functional.pad(targets, (0, self._width - targets.shape[1]))
 
     def _joined(self, keys: Keys) -> Vectors:
-        parts = []
-        for store, mean, settings in zip(self._stores, self._means, self._settings, strict=True):
-            vectors = unit_length(torch.from_numpy(store(keys) - mean))
-            parts.append(vectors.numpy() * settings.weight**0.5)
+        parts = [self._of(i, keys) * settings.weight**0.5 for i, settings in enumerate(self._settings)]
         return np.concatenate(parts, axis=1)
+
+    def _of(self, i: int, keys: Keys) -> Vectors:
+        """Return the vectors of one teacher: centred, whitened, of length 1."""
+        vectors = unit_length(torch.from_numpy(self._stores[i](keys) - self._means[i]))
+        change = self._changes[i]
+        return (vectors if change is None else unit_length(vectors @ torch.from_numpy(change))).numpy()
 
 
 def _blocks(keys: Keys) -> list[Keys]:
