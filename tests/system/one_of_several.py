@@ -16,6 +16,7 @@ from tercet import Encoder
 from tercet.objectives.classify import NliClassifier
 from tercet.objectives.compute import ComputeSettings
 from tercet.objectives.contrast import Contrast, ContrastSettings
+from tercet.objectives.distill import Distill, DistillSettings
 from tercet.objectives.gather import Gather
 from tercet.objectives.parallel import Parallel, ParallelSettings
 from tercet.rows.kinds import LabelledPair, ParallelPair, Triplet
@@ -37,6 +38,13 @@ PAIRS = [
     LabelledPair("Deep snow.", "Snow.", "entailment"),
 ]
 PARALLEL = [ParallelPair(row.anchor, row.positive) for row in TRIPLETS]
+# what is learned from a teacher is merged within a slice alone
+TAUGHT = [
+    *TRIPLETS[:3],
+    Triplet("Deep water.", "A bridge.", ("Stones.",)),
+    Triplet("A bridge.", "The old wooden fence."),
+]
+TARGETS = torch.randn(97, 24, generator=torch.Generator().manual_seed(4))
 CASES = {
     "contrast": ("contrast", False),
     "classify": ("classify", False),
@@ -44,6 +52,7 @@ CASES = {
     "parallel": ("parallel", False),
     "parallel-sharded": ("parallel", True),
     "dual": ("dual", False),
+    "distill": ("distill", False),
 }
 """Objectives, and whether weights are divided among the processes."""
 
@@ -69,6 +78,9 @@ def take_step(name, encoder, rows, compute, folder, gather=None):
     elif name == "dual":
         source, settings = Encoder.load(folder / "source", device="cpu"), ParallelSettings(design="dual")
         objective, batch = Parallel(encoder, source, settings, compute=compute, gather=gather), PARALLEL
+    elif name == "distill":
+        settings, batch = DistillSettings(pair_weight=3.0), TAUGHT
+        objective = Distill(encoder, lambda keys: TARGETS[keys % 97], settings, compute=compute, gather=gather)
     else:
         objective, batch = NliClassifier(encoder, compute=compute, gather=gather), PAIRS
     result = objective.step(batch[rows])
