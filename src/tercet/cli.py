@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tercet.encoder import Encoder
     from tercet.rows.texts import TextFile
 
-DEFAULT_MODEL = "minilm"
+DEFAULT_MODEL = "mini"
 
 app = typer.Typer(
     name="tercet",
@@ -29,7 +29,9 @@ app = typer.Typer(
 data_app = typer.Typer(help="Evaluation data.", no_args_is_help=True, rich_markup_mode="markdown")
 app.add_typer(data_app, name="data")
 
-Model = Annotated[str, typer.Option("--model", "-m", help="An embedded name (minilm), a model folder, or a hub id.")]
+Model = Annotated[
+    str, typer.Option("--model", "-m", help="An embedded name (mini, minilm), a model folder, or a hub id.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="An encoder setting: readout, prompt, projection, max_tokens ..."),
