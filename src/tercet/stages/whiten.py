@@ -78,7 +78,7 @@ def whiten(encoder: Encoder, vectors: Vectors, power: float) -> list[float]:
     with torch.no_grad():
         for parameter in layers[-1].linear.parameters():
             parameter.copy_(matrix.to(parameter.device) @ parameter.double())
-    return variance.tolist()
+    return [float(value) for value in variance]
 
 
 KIND = Kind(WhitenStage, _Whiten, output="encoder")
