@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tercet.cli_data import data_app
 from tercet.errors import SettingError, TercetError
+from tercet.tables import print_hits, print_results
 
 if TYPE_CHECKING:
     from tercet.encoder import Encoder
     from tercet.rows.texts import TextFile
 
-DEFAULT_MODEL = "minilm"
-ADAPTED_MODEL, ADAPTED_SYNTHESIZER = "mini", "mini-synth"
+DEFAULT_MODEL, DEFAULT_SYNTHESIZER = "mini", "mini-synth"
 
 app = typer.Typer(
     name="tercet",
@@ -27,10 +28,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-data_app = typer.Typer(help="Evaluation data.", no_args_is_help=True, rich_markup_mode="markdown")
 app.add_typer(data_app, name="data")
 
-Model = Annotated[str, typer.Option("--model", "-m", help="An embedded name (minilm), a model folder, or a hub id.")]
+Model = Annotated[
+    str, typer.Option("--model", "-m", help="An embedded name (mini, minilm), a model folder, or a hub id.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="An encoder setting: readout, prompt, projection, max_tokens ..."),
@@ -149,7 +151,7 @@ def search(
             dims=dims,
             progress=True,
         )
-    _print_hits(hits, as_json)
+    print_hits(hits, as_json)
 
 
 @app.command(
@@ -202,7 +204,7 @@ def evaluate(
         source=_load(source, None, None, None, False) if source else None,
         progress=True,
     )
-    _print_results(results)
+    print_results(results)
 
 
 @app.command(
@@ -248,7 +250,7 @@ def train(
         score = f", best dev {best['score']:.2f} at step {best['step']:,}" if best else ""
         _say(f"{stage.name}: {'done before' if stage.skipped else 'done'}{score}")
     if result.results:
-        _print_results(result.results)
+        print_results(result.results)
     _say(f"{result.encoder or run}")
 
 
@@ -343,10 +345,10 @@ def adapt(
     out: Annotated[Path, typer.Option(help="A folder for encoder/, report.html, report.md, adapt.json and run/.")],
     model: Annotated[
         str, typer.Option("--model", "-m", help="The encoder to start from: an embedded name, a folder, or a hub id.")
-    ] = ADAPTED_MODEL,
+    ] = DEFAULT_MODEL,
     synthesizer: Annotated[
         str, typer.Option(help="What writes and judges triplets: an embedded name, a folder, or a hub id.")
-    ] = ADAPTED_SYNTHESIZER,
+    ] = DEFAULT_SYNTHESIZER,
     evals: Annotated[
         list[str] | None,
         typer.Option(
@@ -387,65 +389,6 @@ def adapt(
         progress=True,
     )
     show.summary(adapted)
-
-
-@data_app.callback()
-def data() -> None:
-    """Get evaluation data."""
-
-
-@data_app.command(
-    epilog="Examples:\n\n"
-    "    tercet data fetch sts --data eval\n\n"
-    "    tercet data fetch sts,transfer BIOSSES glue-RTE --data eval"
-)
-def fetch(
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAMES...", help="Groups (sts, transfer, sentglue, domain, zh) or tasks (STS12, MR, retrieval ...)."
-        ),
-    ],
-    folder: Annotated[Path | None, typer.Option("--data", help="Where to; $TERCET_DATA/eval where not given.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there with other content.")] = False,
-) -> None:
-    """Fetch the data of tasks from the hub, into the layout that evaluate reads, with checksums."""
-    from tercet.fetch import fetch as fetch_data
-
-    report = fetch_data(names, data=folder, force=force, progress=True)
-    typer.echo(f"{len(report.written)} files written, {len(report.unchanged)} unchanged")
-    for note in report.notes:
-        typer.echo(f"note: {note}")
-    for task, reason in report.not_on_hub.items():
-        typer.echo(f"not on the hub: {task} ({reason})")
-
-
-@data_app.command(epilog="Example:\n\n    tercet data leaks recipes/models/mini.yaml --data eval")
-def leaks(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="Whose training rows are looked at.")],
-    folder: Annotated[Path | None, typer.Option("--data", help="Evaluation data ($TERCET_DATA/eval).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Look for a recipe's training texts in the evaluation data; exit code 1 where there are any."""
-    import dataclasses
-    import json
-
-    from tercet.evaluate import choose_tasks, data_root
-    from tercet.leaks import find_leaks
-    from tercet.recipe import read_recipe
-    from tercet.rows.words import LEAST_WORDS
-
-    found = find_leaks(read_recipe(recipe), data_root(folder, choose_tasks("sts")), progress=True)
-    if as_json:
-        typer.echo(json.dumps({path: dataclasses.asdict(leaks) for path, leaks in found.items()}, indent=2))
-    else:
-        for path, leaks in found.items():
-            short = f" ({leaks.num_short:,} with fewer than {LEAST_WORDS} words not looked for)"
-            typer.echo(f"{path}: {leaks.num_found:,} of {leaks.num_texts:,} texts found{short}")
-            for text in leaks.examples:
-                typer.echo(f"    {text}")
-    if any(leaks.num_found for leaks in found.values()):
-        raise typer.Exit(1)
 
 
 @app.command(
@@ -500,42 +443,6 @@ def export(
         f"{out}: on sample texts the largest difference is {difference.max_error:.1e}, "
         f"the lowest cosine {difference.min_cosine:.4f}"
     )
-
-
-def _print_results(results: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    columns = ("task", "metric", "score", "num", "note")
-    table = Table(*columns, box=None, header_style="bold", title=escape(results["model"]))
-    for name, result in results["tasks"].items():
-        score, num, note = f"{result['score']:.2f}", f"{result['num']:,}", result.get("note", "")
-        table.add_row(escape(name), result["metric"], score, num, escape(note))
-    for name, reason in results["missing"].items():
-        table.add_row(escape(name), "", "missing", "", escape(reason.partition(": ")[0]), style="dim")
-    for group, average in results["averages"].items():
-        note = "" if average["complete"] else f"over {average['num_tasks']} of {average['of']} tasks only"
-        table.add_row(f"average {group}", "", f"{average['score']:.2f}", "", note, style="bold")
-    Console().print(table)
-
-
-def _print_hits(hits: list[Any], as_json: bool) -> None:
-    import json
-    from dataclasses import asdict
-
-    if as_json:
-        for hit in hits:
-            typer.echo(json.dumps(asdict(hit), ensure_ascii=False))
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("score", "row", "text", box=None, header_style="bold")
-    for hit in hits:
-        table.add_row(f"{hit.score:.4f}", f"{hit.row:,}", Text(hit.text))
-    Console().print(table)
 
 
 @contextlib.contextmanager

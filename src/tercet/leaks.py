@@ -50,7 +50,7 @@ def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[st
     if not known:
         raise InputError(f"{data}: holds no evaluation texts. Name the folder with --data.")
     sources = {
-        source.path: source.model_copy(update={"weight": None})
+        source.path: source.model_copy(update={"weight": None, "share": 1.0})
         for stage in recipe.stages
         if isinstance(rows := getattr(stage.settings, "rows", None), RowSettings)
         for source in rows.sources

@@ -141,6 +141,7 @@ def test_variables_of_the_environment_are_put_in(read, monkeypatch):
 @pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.yaml")), ids=lambda path: str(path.relative_to(RECIPES)))
 def test_every_recipe_is_valid(path, monkeypatch):
     monkeypatch.setenv("TERCET_DATA", "/data")
+    monkeypatch.setenv("TERCET_TEXT", "/text")
     recipe = read_recipe(path)
     check_tasks(recipe)
     assert recipe.name == path.stem

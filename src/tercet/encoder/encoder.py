@@ -80,7 +80,7 @@ class Encoder:
         """Load an encoder.
 
         Args:
-            name: An embedded name (`minilm`), a model folder, a hub id, or `random:SHAPE` (`random:t5-small`) for a
+            name: An embedded name (`mini`), a model folder, a hub id, or `random:SHAPE` (`random:t5-small`) for a
                 fresh model.
             tokenizer: The tokenizer of a fresh model, or another one than the model's own: a folder, a hub id or an
                 object of transformers.

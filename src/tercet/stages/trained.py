@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+NumberFormat = Literal["float32", "bfloat16", "float16"]
+
+
 class StartSettings(StageSettings):
     """Which model a stage starts from."""
 
@@ -103,7 +106,7 @@ class LearningSettings(StartSettings, LoopSettings):
     batch: int = Field(ge=2)
     """How many rows make a step, over all processes."""
 
-    weights: Literal["float32", "bfloat16", "float16"] = "float32"
+    weights: NumberFormat = "float32"
     """How the model's weights are stored; the 16-bit formats are for the last stage."""
 
     def names(self) -> list[str]:

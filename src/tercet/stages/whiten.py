@@ -1,7 +1,7 @@
 """The stage `whiten`: directions in which texts hardly differ count for more, those in which all differ for less."""
 
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -11,7 +11,7 @@ from tercet.errors import SettingError
 from tercet.rows.settings import RowSettings
 from tercet.stages.stage import Context, Kind
 from tercet.stages.texts import different_texts, open_texts
-from tercet.stages.trained import StartSettings
+from tercet.stages.trained import NumberFormat, StartSettings
 from tercet.stages.whitening import whitening
 
 _BLOCK = 1024
@@ -29,7 +29,7 @@ class WhitenStage(StartSettings):
     max_texts: int = Field(default=20_000, ge=2)
     """How many texts are embedded, drawn from all rows."""
 
-    weights: Literal["float32", "bfloat16", "float16"] = "float32"
+    weights: NumberFormat = "float32"
     """How the encoder's weights are stored; the 16-bit formats are for the last stage."""
 
     def names(self) -> list[str]:
@@ -78,7 +78,7 @@ def whiten(encoder: Encoder, vectors: Vectors, power: float) -> list[float]:
     with torch.no_grad():
         for parameter in layers[-1].linear.parameters():
             parameter.copy_(matrix.to(parameter.device) @ parameter.double())
-    return variance.tolist()
+    return [float(value) for value in variance]
 
 
 KIND = Kind(WhitenStage, _Whiten, output="encoder")
