@@ -36,7 +36,7 @@ def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[st
     Texts are compared as words: capital letters, punctuation and blanks make no difference.
 
     Args:
-        recipe: Whose files and datasets are read, each once.
+        recipe: Whose files and datasets are read, each once, without the rows that its `leaks` leave out.
         data: The folder; every cell of every file below it counts as an evaluation text.
         progress: Whether a bar is shown.
 
@@ -49,19 +49,13 @@ def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[st
     known = texts_below(data)
     if not known:
         raise InputError(f"{data}: holds no evaluation texts. Name the folder with --data.")
-    sources = {
-        source.path: source.model_copy(update={"weight": None, "share": 1.0})
-        for stage in recipe.stages
-        if isinstance(rows := getattr(stage.settings, "rows", None), RowSettings)
-        for source in rows.sources
-        if not source.path.startswith(REFERENCE)
-    }
+    sources = _sources(recipe)
     found: dict[str, Leaks] = {}
     with progress_bar("leaks", total=len(sources), unit="sources", enabled=progress) as advance:
-        for path, source in sources.items():
+        for path, rows in sources.items():
             found[path] = leaks = Leaks()
             seen: set[str] = set()
-            for row in open_rows(source, kind="triplets"):
+            for row in open_rows(rows, kind="triplets"):
                 for text in texts_of(row):
                     words = as_words(text)
                     if words in seen:
@@ -75,4 +69,19 @@ def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[st
                         leaks.num_found += 1
                         leaks.examples += [text] if len(leaks.examples) < _EXAMPLES else []
             advance(1)
+    return found
+
+
+def _sources(recipe: Recipe) -> dict[str, RowSettings]:
+    """Return the rows of each file and dataset, without what all stages that read it leave out."""
+    found: dict[str, RowSettings] = {}
+    for stage in recipe.stages:
+        rows = getattr(stage.settings, "rows", None)
+        if not isinstance(rows, RowSettings):
+            continue
+        for source in rows.sources:
+            if not source.path.startswith(REFERENCE):
+                leaks = [path for path in found.get(source.path, rows).leaks if path in rows.leaks]
+                whole = source.model_copy(update={"weight": None, "share": 1.0})
+                found[source.path] = RowSettings(sources=[whole], leaks=leaks)
     return found

@@ -8,6 +8,7 @@ import yaml
 from tercet import InputError
 from tercet.leaks import find_leaks
 from tercet.recipe import read_recipe
+from tercet.rows.sources import open_rows
 from tercet.rows.words import as_words, texts_below
 
 
@@ -58,3 +59,32 @@ def test_an_empty_folder_is_refused(recipe, tmp_path):
 def test_words_are_compared(data):
     assert as_words("  It's — a “TEST”, №1! ") == "it s a test no1"
     assert {"a man plays the guitar", "how did cafés begin in paris", "two dogs run on snow"} <= texts_below(data)
+
+
+def test_rows_with_a_known_text_are_left_out_and_counted(recipe, data, tmp_path):
+    known, clean = ("a man PLAYS the guitar", "nothing of the kind here"), ("Two cats sleep at noon", "music")
+    found = recipe(known, clean)
+    rows = open_rows({"sources": [tmp_path / "rows.tsv"], "leaks": [data]}, kind="triplets")
+    assert [row.anchor for row in rows] == [clean[0]]
+    counts = rows.describe()["sources"][0]
+    assert (counts["num_left_out_by_leak"], counts["num_rows"], counts["num_bad"]) == (1, 1, 0)
+    assert find_leaks(found, data)[str(tmp_path / "rows.tsv")].num_found == 1
+
+
+def test_the_check_does_not_find_what_a_recipe_leaves_out(recipe, data, tmp_path):
+    recipe(("a man PLAYS the guitar", "nothing of the kind here"), ("Two cats sleep at noon", "music"))
+    stage = yaml.safe_load((tmp_path / "recipe.yaml").read_text())["stages"][0]["contrast"]
+    careful = {**stage, "rows": {"sources": [stage["rows"]], "leaks": [str(data)]}}
+    for stages, num in (([careful], 0), ([careful, stage], 1)):
+        content = {"start": "x", "stages": [{"name": f"s{n}", "contrast": each} for n, each in enumerate(stages)]}
+        (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+        (leaks,) = find_leaks(read_recipe(tmp_path / "recipe.yaml"), data).values()
+        assert leaks.num_found == num
+
+
+def test_other_evaluation_texts_are_other_rows(recipe, data, tmp_path):
+    recipe(("Two cats sleep at noon", "music"))
+    settings = {"sources": [tmp_path / "rows.tsv"], "leaks": [data]}
+    before = open_rows(settings, kind="triplets").describe()["sha256"]
+    (data / "more.txt").write_text("One more text of four words.\n")
+    assert open_rows(settings, kind="triplets").describe()["sha256"] != before

@@ -219,7 +219,7 @@ def test_each_rule_keeps_and_drops_and_counts(tmp_path, rule, caplog):
     assert counts[f"num_left_out_by_{rule}"] == 1
     assert counts["num_read"] == counts["num_rows"] + 1
     assert counts["num_unlabelled"] == counts["num_bad"] == 0
-    assert f"left out by cleaning: {rule} 1" in caplog.text
+    assert f"left out by rules: {rule} 1" in caplog.text
     assert rows.describe()["sha256"] != without.describe()["sha256"]
     assert sorted(itertools.chain(*rows.batches(batch=1, seed=1, epochs=1)), key=str) == sorted(found, key=str)
 

@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ from tercet.rows.entries import Entry
 from tercet.rows.kinds import LabelledPair, ParallelPair, Row, Triplet, texts_of
 from tercet.rows.records import BadRecord, RecordReader
 from tercet.rows.settings import RowSettings
+from tercet.rows.words import is_any_known
 
 Reject = dict[str, Any]
 """file, line, reason, raw."""
 
 EVERYTHING = (0.0, 1.0)
 
-_LEFT_OUT = "num_left_out_by_"
+_LEFT_OUT, _LEAK = "num_left_out_by_", "leak"
 
 
 class Gate:
@@ -33,6 +34,7 @@ class Gate:
         settings: What happens to bad rows.
         interval: Which of the good ones are let through, by their places between 0 and 1.
         clean: Says which parallel pairs are left out; None for none.
+        known: Evaluation texts, as words: rows with one of them are left out.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Gate:
         *,
         interval: tuple[float, float] = EVERYTHING,
         clean: Cleaner | None = None,
+        known: Set[str] = frozenset(),
     ) -> None:
         self.name = name
         self.reader = reader
@@ -50,9 +53,9 @@ class Gate:
         if interval != EVERYTHING:
             self.counts["num_not_chosen"] = 0
         self._interval = interval
-        self._clean = clean
-        if clean is not None:
-            self.counts |= {_LEFT_OUT + rule: 0 for rule in clean.names}
+        self._clean, self._known = clean, known
+        rules = [*(clean.names if clean else ()), *((_LEAK,) if known else ())]
+        self.counts |= {_LEFT_OUT + rule: 0 for rule in rules}
         self._skip = settings.on_error == "skip"
         self._max_bad_fraction = settings.max_bad_fraction
         self._last_line = 0
@@ -74,7 +77,7 @@ class Gate:
                 raise RowError(f"{self.name}:{entry.line}: {error}") from error
             if problem and not self._skip:
                 raise RowError(f"{self.name}:{entry.line}: {problem} Or leave such rows out: on_error: skip.")
-            rule = self._clean(found[0]) if self._clean and found and isinstance(found[0], ParallelPair) else None
+            rule = self._rule(found)
             found = [] if rule else found
             chosen = self._interval == EVERYTHING or not found or _is_within(self._interval, found[0])
             if entry.line > self._last_line:
@@ -86,8 +89,8 @@ class Gate:
                 yield entry, found
 
     @property
-    def cleaned(self) -> dict[str, int]:
-        """How many pairs each rule of cleaning left out, of those that did."""
+    def left_out(self) -> dict[str, int]:
+        """How many rows each rule left out, of those that did."""
         named = ((key.removeprefix(_LEFT_OUT), num) for key, num in self.counts.items() if key.startswith(_LEFT_OUT))
         return {rule: num for rule, num in named if num}
 
@@ -99,6 +102,13 @@ class Gate:
                 f"{self.name}: {num_bad:,} of {num_read:,} rows are bad, more than max_bad_fraction "
                 f"{self._max_bad_fraction} allows. Fix the file, or see `rejects` for the reasons."
             )
+
+    def _rule(self, found: list[Row]) -> str | None:
+        """Return the rule that leaves a record out, if any does."""
+        rule = self._clean(found[0]) if self._clean and found and isinstance(found[0], ParallelPair) else None
+        if rule is None and self._known and any(is_any_known(texts_of(row), self._known) for row in found):
+            return _LEAK
+        return rule
 
     def _count(self, found: list[Row], problem: str, rule: str | None, chosen: bool) -> None:
         self.counts["num_read"] += 1

@@ -142,6 +142,9 @@ class RowSettings(_Settings):
     clean: CleanSettings | None = None
     """Which parallel pairs are left out; None for none."""
 
+    leaks: list[Path] = Field(default=[], exclude_if=lambda leaks: not leaks)
+    """Files and folders with evaluation texts: rows that share a text with them are left out."""
+
     on_error: Literal["fail", "skip"] = "fail"
     """What a bad row does: end everything, or be left out."""
 

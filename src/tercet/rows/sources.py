@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import logging
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tercet.rows.rejects import Gate, Reject, RejectFile
 from tercet.rows.settings import RowSettings as RowSettings
 from tercet.rows.settings import SourceSettings as SourceSettings
 from tercet.rows.stores import Feed, IndexedRows, PremiseRows, Records, Store, StoreFeed, StreamFeed, no_rows
+from tercet.rows.words import texts_below
 
 logger = logging.getLogger("tercet")
 
@@ -52,8 +53,9 @@ def open_rows(sources: Any, *, kind: RowKind, rank: int = 0) -> "Rows":
     if settings.clean is not None and kind != "parallel":
         raise SettingError(f"rows.clean: is for parallel pairs, and here {kind} are wanted. Leave it out.")
     clean = Cleaner(settings.clean) if settings.clean else None
+    known = {text for path in settings.leaks for text in texts_below(path)}
     with rejects.writing() as reject:
-        opened = [_open(source, kind, settings, reject, clean) for source in settings.sources]
+        opened = [_open(source, kind, settings, reject, clean, known) for source in settings.sources]
     for source in opened:
         source.gate.check_fraction()
         if source.store is not None and not len(source.store):
@@ -62,9 +64,9 @@ def open_rows(sources: Any, *, kind: RowKind, rank: int = 0) -> "Rows":
         if num_bad and rank == 0:
             told = f", see {settings.rejects}" if settings.rejects else ""
             logger.warning("%s: %s bad rows were left out%s.", source.gate.name, f"{num_bad:,}", told)
-        if source.gate.cleaned and rank == 0:
-            by_rule = ", ".join(f"{rule} {num:,}" for rule, num in source.gate.cleaned.items())
-            logger.warning("%s: pairs were left out by cleaning: %s.", source.gate.name, by_rule)
+        if source.gate.left_out and rank == 0:
+            by_rule = ", ".join(f"{rule} {num:,}" for rule, num in source.gate.left_out.items())
+            logger.warning("%s: rows were left out by rules: %s.", source.gate.name, by_rule)
     return Rows(opened, settings, kind=kind, rejects=rejects)
 
 
@@ -76,7 +78,7 @@ class Source:
     records: Records
     gate: Gate
     origin: dict[str, Any]
-    """Its format or revision, and the hash of what it holds."""
+    """Its format or revision, and the hashes of what it holds and of the evaluation texts that it must not hold."""
 
     store: Store | None = None
     """Its rows; None for a stream."""
@@ -105,7 +107,8 @@ class Source:
         if self.store is None:
             return {**self.settings.model_dump(), **self.origin}
         settings = self.settings.model_dump(exclude={"path", "translations", "revision"})
-        return {**settings, "sha256": self.origin["sha256"], "num_rows": self.num_rows}
+        hashes = {name: value for name, value in self.origin.items() if name in ("sha256", "leaks")}
+        return {**settings, **hashes, "num_rows": self.num_rows}
 
 
 class Rows:
@@ -226,13 +229,15 @@ def _open(
     settings: RowSettings,
     reject: Callable[[Reject], None],
     clean: Cleaner | None,
+    known: Set[str],
 ) -> Source:
     if own.kind is not None and own.kind not in GIVES[wanted]:
         raise SettingError(f"{own.path}: kind {own.kind!r} gives no {wanted}. These do: {', '.join(GIVES[wanted])}.")
     columns = own.columns if isinstance(own.columns, dict) else None
     reader = RecordReader(wanted, kind=own.kind, columns=columns, labels=own.labels)
     name, records, origin = _records(own)
-    source = Source(own, records, Gate(name, reader, settings, interval=own.interval, clean=clean), origin)
+    origin |= {"leaks": sha256_of_json(sorted(known))} if known else {}
+    source = Source(own, records, Gate(name, reader, settings, interval=own.interval, clean=clean, known=known), origin)
     _choose_columns(source)
     if not own.stream:
         _read(source, wanted, reject)

@@ -4,7 +4,7 @@ import csv
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,11 @@ def texts_below(path: Path) -> set[str]:
     """
     files = [file for file in sorted(path.rglob("*")) if file.is_file()] if path.is_dir() else [path]
     return {as_words(text) for file in files for text in _cells(file)} - {""}
+
+
+def is_any_known(texts: Iterable[str], known: Set[str]) -> bool:
+    """Return whether one of some texts is among those that `texts_below` found; short ones are not looked for."""
+    return any(words in known for words in map(as_words, texts) if words.count(" ") + 1 >= LEAST_WORDS)
 
 
 def as_words(text: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Set
 from functools import partial
 
-from tercet.rows.words import LEAST_WORDS, as_words, texts_below
+from tercet.rows.words import as_words, is_any_known, texts_below
 from tercet.synthesis.audit import Tally
 from tercet.synthesis.candidates import Candidate
 from tercet.synthesis.seen import Seen
@@ -48,8 +48,7 @@ def has_two_meanings(candidate: Candidate) -> bool:
 
 def is_no_leak(candidate: Candidate, *, known: Set[str]) -> bool:
     """None of the texts is among those that are known; short ones are not looked for."""
-    texts = (as_words(text) for text in (candidate.anchor, *candidate.hypotheses()))
-    return not any(text in known for text in texts if text.count(" ") + 1 >= LEAST_WORDS)
+    return not is_any_known((candidate.anchor, *candidate.hypotheses()), known)
 
 
 def rules_for(settings: FilterSettings) -> dict[str, Rule]:
