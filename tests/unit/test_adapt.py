@@ -17,7 +17,7 @@ from tercet.adapt.findings import Findings, Measure, own_tasks
 from tercet.adapt.neighbours import compare, spread
 from tercet.adapt.page import document_of, verdict
 from tercet.adapt.plan import MODEL, SYNTHESIZER, Plan, Request
-from tercet.cli import ADAPTED_MODEL, ADAPTED_SYNTHESIZER
+from tercet.cli import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
 from tercet.pipeline import run_recipe
 from tercet.recipe import read_recipe
 from tercet.report.html import to_html
@@ -472,4 +472,4 @@ def test_the_example_has_300_different_sentences_of_6_to_25_words():
 
 
 def test_the_command_has_the_defaults_of_the_function():
-    assert (ADAPTED_MODEL, ADAPTED_SYNTHESIZER) == (MODEL, SYNTHESIZER)
+    assert (DEFAULT_MODEL, DEFAULT_SYNTHESIZER) == (MODEL, SYNTHESIZER)
