@@ -134,6 +134,8 @@ class _Run:
         for stage in self.recipe.stages:
             self.done.append(self._run_stage(stage))
             self._describe()
+        if self.processes.is_main:
+            join_logs(self.folder, [result.folder for result in self.done])
         encoders = [result.output.path for result in self.done if result.output.path.name == ENCODER]
         results = self._finish(encoders[-1]) if encoders and self.processes.is_main else None
         encoder = self.folder / ENCODER if encoders else None

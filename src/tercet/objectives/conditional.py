@@ -41,6 +41,7 @@ class ConditionalGeneration(ABC):
     Args:
         model: A T5 with its language-model head.
         max_batch_tokens: The most tokens that go through it at once.
+        weigh_alike: Whether it is the mean over examples of the mean of each, so that a long one counts no more.
         dtype: What products are computed in; fp32 where None.
         gather: The exchange with the other processes; None where there are none.
 
@@ -53,11 +54,13 @@ class ConditionalGeneration(ABC):
         model: "T5ForConditionalGeneration",
         *,
         max_batch_tokens: int,
+        weigh_alike: bool = False,
         dtype: torch.dtype | None = None,
         gather: Gather | None = None,
     ) -> None:
         self.module = model
         self._max_batch_tokens, self._dtype, self._gather = max_batch_tokens, dtype, gather
+        self._weigh_alike = weigh_alike
 
     @abstractmethod
     def examples(self, batch: Sequence[Any]) -> list[Example]:
@@ -67,9 +70,10 @@ class ConditionalGeneration(ABC):
         """Add the gradients of a batch's loss to the module's."""
         examples = self.examples(batch)
         num_targets = self._total(torch.tensor(float(sum(len(target) for _, target in examples))))
+        weight = self._total(torch.tensor(float(len(examples)))) if self._weigh_alike else num_targets
         loss = torch.tensor(0.0)
         for part in self._parts(examples):
-            part_loss = self._loss(part) / num_targets
+            part_loss = self._loss(part, weigh_alike=self._weigh_alike) / weight
             part_loss.backward()
             loss += part_loss.detach().cpu()
         return StepResult(self._total(loss).item(), {"num_targets": num_targets.item()})
@@ -88,7 +92,7 @@ class ConditionalGeneration(ABC):
         batches = batches_by_length(lengths, max_batch_tokens=self._max_batch_tokens)
         return [[examples[i] for i in rows] for rows in batches]
 
-    def _loss(self, examples: Sequence[Example]) -> Tensor:
+    def _loss(self, examples: Sequence[Example], *, weigh_alike: bool = False) -> Tensor:
         device = self.module.device
         source, mask = pad([source for source, _ in examples], pad_id=self.module.config.pad_token_id or 0)
         labels, _ = pad([target for _, target in examples], pad_id=_IGNORED)
@@ -96,9 +100,10 @@ class ConditionalGeneration(ABC):
         given = self.module.prepare_decoder_input_ids_from_labels(labels)
         with torch.autocast(device.type, self._dtype or torch.bfloat16, enabled=self._dtype is not None):
             output = self.module(input_ids=source.to(device), attention_mask=mask.to(device), decoder_input_ids=given)
-        return F.cross_entropy(
-            output.logits.float().flatten(0, 1), labels.flatten(), ignore_index=_IGNORED, reduction="sum"
-        )
+        losses = F.cross_entropy(
+            output.logits.float().flatten(0, 1), labels.flatten(), ignore_index=_IGNORED, reduction="none"
+        ).view_as(labels)
+        return (losses.sum(1) / (labels != _IGNORED).sum(1)).sum() if weigh_alike else losses.sum()
 
     def _total(self, number: Tensor) -> Tensor:
         """Return the sum of a number over the processes."""

@@ -27,6 +27,9 @@ class GenerateSettings(ConditionalSettings):
     max_target_tokens: int = Field(default=48, ge=2)
     """The most tokens of a sentence that is to be written, its end included."""
 
+    weigh_alike: bool = Field(default=False, exclude_if=lambda alike: not alike)
+    """Whether every instance counts alike; else every token does, and a label has fewer than a sentence."""
+
 
 class GenerateDiscriminate(ConditionalGeneration):
     """The objective of a generator/discriminator.
@@ -51,7 +54,13 @@ class GenerateDiscriminate(ConditionalGeneration):
         dtype: torch.dtype | None = None,
         gather: Gather | None = None,
     ) -> None:
-        super().__init__(model, max_batch_tokens=settings.max_batch_tokens, dtype=dtype, gather=gather)
+        super().__init__(
+            model,
+            max_batch_tokens=settings.max_batch_tokens,
+            weigh_alike=settings.weigh_alike,
+            dtype=dtype,
+            gather=gather,
+        )
         label_ids(tokenizer)  # without them, all training would be for nothing
         self._tokenizer, self._max_target_tokens = tokenizer, settings.max_target_tokens
         self._tokens = TemplateTokens(tokenizer, max_tokens=settings.max_sentence_tokens)

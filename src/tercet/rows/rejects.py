@@ -20,8 +20,6 @@ from tercet.rows.words import is_any_known
 Reject = dict[str, Any]
 """file, line, reason, raw."""
 
-EVERYTHING = (0.0, 1.0)
-
 _LEFT_OUT, _LEAK = "num_left_out_by_", "leak"
 
 
@@ -32,7 +30,7 @@ class Gate:
         name: The source, as messages name it.
         reader: Makes rows of its records.
         settings: What happens to bad rows.
-        interval: Which of the good ones are let through, by their places between 0 and 1.
+        share: Which of the good ones are let through: a part of them, or from where to where.
         clean: Says which parallel pairs are left out; None for none.
         known: Evaluation texts, as words: rows with one of them are left out.
     """
@@ -43,16 +41,16 @@ class Gate:
         reader: RecordReader,
         settings: RowSettings,
         *,
-        interval: tuple[float, float] = EVERYTHING,
+        share: float | tuple[float, float] = 1.0,
         clean: Cleaner | None = None,
         known: Set[str] = frozenset(),
     ) -> None:
         self.name = name
         self.reader = reader
         self.counts = {"num_read": 0, "num_bad": 0, "num_unlabelled": 0, "num_rows": 0}
-        if interval != EVERYTHING:
+        if share != 1:
             self.counts["num_not_chosen"] = 0
-        self._interval = interval
+        self._share = share
         self._clean, self._known = clean, known
         rules = [*(clean.names if clean else ()), *((_LEAK,) if known else ())]
         self.counts |= {_LEFT_OUT + rule: 0 for rule in rules}
@@ -79,7 +77,7 @@ class Gate:
                 raise RowError(f"{self.name}:{entry.line}: {problem} Or leave such rows out: on_error: skip.")
             rule = self._rule(found)
             found = [] if rule else found
-            chosen = self._interval == EVERYTHING or not found or _is_within(self._interval, found[0])
+            chosen = self._share == 1 or not found or _is_chosen(found[0], self._share)
             if entry.line > self._last_line:
                 self._last_line = entry.line
                 self._count(found, problem, rule, chosen)
@@ -161,20 +159,19 @@ class RejectFile:
 
 
 def place_of(text: str) -> float:
-    """Return where the rows of an anchor or premise are among all: a number from 0 to below 1, by a hash of it."""
+    """Return where the rows of a text are among all: a number from 0 to below 1, by a hash of it."""
     return (int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 11) / 2**53
 
 
-def _is_within(interval: tuple[float, float], row: Row) -> bool:
-    """Return whether a row is in an interval; all rows of one anchor or premise have one place."""
-    match row:
-        case LabelledPair():
-            key = row.premise
-        case Triplet():
-            key = row.anchor
-        case _:
-            key = "\0".join(texts_of(row))
-    low, high = interval
+def _is_chosen(row: Row, share: float | tuple[float, float]) -> bool:
+    """Return whether a row is in a share; in an interval all rows of one anchor have one place."""
+    if isinstance(row, LabelledPair):
+        key = row.premise
+    elif isinstance(row, Triplet) and isinstance(share, tuple):
+        key = row.anchor
+    else:
+        key = "\0".join(texts_of(row))
+    low, high = share if isinstance(share, tuple) else (0.0, share)
     return low <= place_of(key) < high
 
 

@@ -70,9 +70,9 @@ class SourceSettings(_Settings):
     share: Annotated[float | tuple[float, float], BeforeValidator(_within_one)] = Field(
         default=1.0, exclude_if=lambda share: share == 1
     )
-    """How much of it is used, or from where to where: `0.9` is `[0, 0.9]`, and `[0.9, 1]` is the rest. Records are
-    chosen by a hash of their anchor or premise, so those of a share are among those of every larger one, and rows of
-    one anchor stay together."""
+    """How much of it is used: records are chosen by a hash of their texts, so those of a share are among those of every
+    larger one. Labelled pairs are chosen by their premise. Or from where to where: of `[0, 0.9]` and `[0.9, 1]` one has
+    what the other has not; there triplets and pairs are chosen by their anchor, so that those of one stay together."""
 
     nli_negatives: int = Field(default=1, ge=1)
     """Labelled pairs to triplets: at most so many contradictions of the premise go with an entailment."""
@@ -108,11 +108,6 @@ class SourceSettings(_Settings):
         elif self.stream or self.revision is not None:
             raise ValueError("stream and revision are for datasets of the hub")
         return self
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """From where to where the source is used; 0 to 1 is all of it."""
-        return self.share if isinstance(self.share, tuple) else (0.0, self.share)
 
     @property
     def is_hub(self) -> bool:

@@ -237,7 +237,7 @@ def _open(
     reader = RecordReader(wanted, kind=own.kind, columns=columns, labels=own.labels)
     name, records, origin = _records(own)
     origin |= {"leaks": sha256_of_json(sorted(known))} if known else {}
-    source = Source(own, records, Gate(name, reader, settings, interval=own.interval, clean=clean, known=known), origin)
+    source = Source(own, records, Gate(name, reader, settings, share=own.share, clean=clean, known=known), origin)
     _choose_columns(source)
     if not own.stream:
         _read(source, wanted, reject)

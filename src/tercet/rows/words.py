@@ -1,6 +1,8 @@
 """Texts as words, so that those of two files can be compared: capital letters and punctuation make no difference."""
 
+import contextlib
 import csv
+import io
 import json
 import re
 import unicodedata
@@ -10,7 +12,7 @@ from typing import Any
 
 from tercet.errors import InputError
 from tercet.rows.entries import unreadable
-from tercet.rows.formats import read_records
+from tercet.rows.formats import format_of, read_records
 
 LEAST_WORDS = 4
 """Texts with fewer words are not looked for: names and single words stand everywhere."""
@@ -40,7 +42,7 @@ def as_words(text: str) -> str:
 
 def _cells(file: Path) -> Iterator[str]:
     """Yield whatever may be a text in a file: values of JSON and Parquet, cells of a table, whole lines."""
-    if file.suffix == ".parquet":
+    if format_of(file) in ("jsonl", "parquet", "tmx"):
         for _, record in read_records(file):
             yield from _strings(record)
         return
@@ -51,24 +53,19 @@ def _cells(file: Path) -> Iterator[str]:
         raise unreadable(file, error) from error
     except UnicodeDecodeError:
         text = content.decode("latin-1")
-    if file.suffix == ".json":
-        yield from _strings(_json(file, text))
+    if file.suffix.lower() == ".json":
+        try:
+            yield from _strings(json.loads(text))
+        except ValueError as error:
+            raise InputError(f"{file}: is not JSON ({error}). Mend or remove it.") from error
         return
-    for line in text.splitlines():
-        if file.suffix == ".jsonl":
-            yield from _strings(_json(file, line))
-            continue
+    if format_of(file) == "csv":
+        with contextlib.suppress(csv.Error):  # the lines below are looked at in any case
+            for cells in csv.reader(io.StringIO(text, newline="")):
+                yield from cells
+    for line in text.splitlines():  # files have other endings than content: tabs in .csv, tables in .txt
         yield from line.split("\t")
-        if file.suffix == ".csv" and "\t" not in line:  # some files of that name have tabs
-            yield from next(csv.reader([line]), [])
         yield _LABEL.sub("", line, count=1)
-
-
-def _json(file: Path, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InputError(f"{file}: is not JSON ({error}). Mend or remove it.") from error
 
 
 def _strings(value: Any) -> Iterator[str]:

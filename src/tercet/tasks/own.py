@@ -176,7 +176,10 @@ def _labelled(rows: list[tuple[Any, ...]], embed: Embed, options: Options) -> Re
 
 
 def _triplets(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
-    return score_triplets([Triplet(str(a), str(p), (str(n),)) for _, a, p, n in rows], embed)
+    for line, *texts in rows:
+        if not all(isinstance(text, str) for text in texts):
+            raise InputError(f"triplets: row {line} has something that is no text. Give one text for each column.")
+    return score_triplets([Triplet(anchor, positive, (negative,)) for _, anchor, positive, negative in rows], embed)
 
 
 _SCORERS = {

@@ -20,13 +20,12 @@ def triplet_task(name: str, rows: Iterable[Triplet]) -> Task:
 def score_triplets(rows: Sequence[Triplet], embed: Embed) -> Result:
     """Score triplets by the share whose anchor is nearer to its positive than to each of its negatives, by cosine.
 
-    A row without negatives is compared with the positive of the next row. Alignment and uniformity are those of anchors
+    A row without negatives is compared with the positive of the next row that has another anchor. Alignment and uniformity are those of anchors
     and positives.
     """
     if not rows:
         raise InputError("triplets: there are none. Give at least one row.")
-    following = [*rows[1:], rows[0]]
-    negatives = [row.negatives or (other.positive,) for row, other in zip(rows, following, strict=True)]
+    negatives = [row.negatives or (_other(rows, number).positive,) for number, row in enumerate(rows)]
     texts = [row.anchor for row in rows] + [row.positive for row in rows] + [text for own in negatives for text in own]
     vectors = unit(np.asarray(embed(texts), np.float64))
     num = len(rows)
@@ -43,3 +42,11 @@ def score_triplets(rows: Sequence[Triplet], embed: Embed) -> Result:
         "alignment": alignment(anchors, positives),
         "uniformity": uniformity(vectors[: 2 * num]),
     }
+
+
+def _other(rows: Sequence[Triplet], number: int) -> Triplet:
+    """Return the next row with another anchor; the first one comes behind the last."""
+    for other in (*rows[number + 1 :], *rows[:number]):
+        if other.anchor != rows[number].anchor:
+            return other
+    raise InputError("triplets: rows without a negative need one with another anchor. Give more rows, or negatives.")
