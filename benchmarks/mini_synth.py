@@ -74,8 +74,8 @@ def write_samples(synthesizer: Synthesizer, path: Path) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def accept(model: str) -> dict[str, float]:
-    """Return how much of two draws for each sentence is accepted, and how many sentences there were."""
+def accept(model: str) -> dict[str, int]:
+    """Return how many candidates two draws for each sentence give, and how many of them are accepted."""
     settings = SynthesisSettings(sentences=[{"path": str(SENTENCES)}], model=model, min_premise_words=5, num_samples=2)
     with tempfile.TemporaryDirectory() as folder:
         audit = synthesize(settings, Path(folder) / "corpus")

@@ -12,9 +12,9 @@ Reads `TERCET_DATA/train/debian_title_body.tsv` and writes to the folder OUT:
 The parts are chosen by a hash of the description, and share none; titles in `rerank.tsv` are in no other file.
 """
 
+import argparse
 import hashlib
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -43,8 +43,13 @@ def write(path: Path, *lines: tuple[str, ...]) -> None:
     path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
 
 
-def main(out: Path) -> None:
+def main() -> None:
     """Write the four files."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, metavar="OUT", help="where the files are written")
+    out: Path = parser.parse_args().out
+    if "TERCET_DATA" not in os.environ:
+        parser.error("TERCET_DATA: is not set. Name the folder with the data.")
     pairs = read(Path(os.environ["TERCET_DATA"]) / "train" / "debian_title_body.tsv")
     held_out, others = pairs[:NUM_QUERIES], pairs[NUM_QUERIES:]
     chosen = [(title, body) for title, body in others if 8 <= len(body.split()) <= 30][:NUM_SENTENCES]
@@ -63,4 +68,4 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

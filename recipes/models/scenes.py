@@ -24,6 +24,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="FOLDER", help="where the file is written")
     out: Path = parser.parse_args().out
+    if "TERCET_DATA" not in os.environ:
+        parser.error("TERCET_DATA: is not set. Name the folder with the data.")
     chance = random.Random(0)
     with (Path(os.environ["TERCET_DATA"]) / "train" / "captions.jsonl").open(encoding="utf-8") as stream:
         pictures = [json.loads(line)["same_image"] for line in stream]

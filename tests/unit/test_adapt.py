@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shlex
 from collections import Counter
 from pathlib import Path
@@ -297,6 +298,7 @@ def findings_with(*measures, **more):
         "recipe": recipe,
         "num_steps": 40,
         "best_step": 8,
+        "num_learned": 20,
         "samples": [],
         "examples": [],
     }
@@ -355,10 +357,10 @@ def test_adapt_json_has_all_numbers(adapted):
 
 def test_the_command_in_the_report_is_one_that_asks_for_the_same():
     request = Request(("my file.txt",), own=("scored:a.tsv",), split=True, column="b", seed=3, changes=("a=b c",))
-    words = shlex.split(request.command(Path("out dir")))
+    words = shlex.split(request.command(Path("out dir"), "my data"))
     assert words[:5] == ["tercet", "adapt", "my file.txt", "--out", "out dir"]
     options = Counter(word for word in words if word.startswith("--"))
-    assert options == Counter("--out --model --synthesizer --column --split --seed --eval --set".split())
+    assert options == Counter("--out --model --synthesizer --column --data --split --seed --eval --set".split())
     assert words[-3:] == ["scored:a.tsv", "--set", "a=b c"]
 
 
@@ -371,9 +373,45 @@ def test_called_again_it_generates_nothing_and_writes_the_same(folder, run, adap
     assert {name: again.times_s[name] for name in ("synthesis", "training")} == {
         name: adapted.times_s[name] for name in ("synthesis", "training")
     }
-    assert (
-        json.loads(before["adapt.json"])["findings"] == json.loads((again.out / "adapt.json").read_text())["findings"]
-    )
+    record = json.loads((again.out / "adapt.json").read_text())
+    assert json.loads(before["adapt.json"])["findings"] == record["findings"]
+    reports = before["report.md"].decode(), (again.out / "report.md").read_text()
+    assert len({re.sub(r"\d+ s\b", "TIME", report) for report in reports}) == 1
+
+
+def test_other_settings_make_only_what_they_touch_anew(folder, run):
+    first = run("changing")
+    log = (first.out / "run" / "metrics.jsonl").read_bytes()
+    file = folder / "mine.tsv"
+    file.write_text("anchor\tpositive\tnegative\nnot there one\tnot there two\tnot there three\n")
+    StandIn.num_generated = 0
+    second = run("changing", evals=[f"triplets:{file}"])
+    assert StandIn.num_generated == 0
+    assert (second.out / "run" / "metrics.jsonl").read_bytes() == log
+    assert second.times_s["synthesis"] >= first.times_s["synthesis"]
+    with pytest.raises(InputError, match="triplets were accepted"):
+        run("changing", "stages.synthesize.min_hypothesis_words=50")
+    assert not (first.out / "encoder").exists() and not (first.out / "report.md").exists()
+    assert "findings" not in json.loads((first.out / "adapt.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("stages.contrast.rows.share=[0,1]", "Make them disjoint"),
+        ("stages.contrast.rows.share=1.0", r"their shares: \[FROM, TO\]"),
+        ("stages.contrast.evaluate.rows=in.txt", r"their shares: \[FROM, TO\]"),
+        ("stages.contrast.evaluate=null", r"their shares: \[FROM, TO\]"),
+    ],
+)
+def test_nothing_may_be_learned_from_what_is_held_out(run, change, message):
+    with pytest.raises(SettingError, match=message):
+        run("refused", change)
+
+
+def test_scores_lie_a_fifth_of_the_steps_apart_however_many_are_asked_for():
+    request = Request(("in.txt",), model="random:t5-tiny", synthesizer="x", changes=("stages.contrast.steps=200",))
+    assert Plan.of(request).contrast.evaluate.every == 40
 
 
 # What is refused.
@@ -400,12 +438,8 @@ def test_what_cannot_be_used_is_said_before_anything_is_generated(folder, run):
     for error, message, more in cases:
         with pytest.raises(error, match=message):
             run("refused", **more)
-    for change, message in [
-        ("stages.synthesize.alhpa=1", r"alhpa: there is no such setting"),
-        ("stages.contrast.evaluate=null", r"stages\.contrast\.evaluate\.rows: .+ Leave them in"),
-    ]:
-        with pytest.raises(SettingError, match=message):
-            run("refused", change)
+    with pytest.raises(SettingError, match=r"alhpa: there is no such setting"):
+        run("refused", "stages.synthesize.alhpa=1")
     assert StandIn.num_generated == 0
 
 
@@ -431,6 +465,11 @@ def test_a_folder_that_holds_something_else_is_refused(folder, run, tiny):
     (folder / "more.txt").write_text("\n".join(lines(70)) + "\n")
     with pytest.raises(OutputError, match=r"out: was made with sentences"):
         run("out", source="more.txt")
+    sentences = (folder / "in.txt").read_text()
+    (folder / "in.txt").write_text("\n".join(lines(70)) + "\n")
+    with pytest.raises(OutputError, match=r"out: was made with other sentences"):
+        run("out")
+    (folder / "in.txt").write_text(sentences)
 
 
 def test_several_processes_are_refused(run, monkeypatch):

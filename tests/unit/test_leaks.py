@@ -19,7 +19,8 @@ def data(tmp_path):
     (folder / "sts.txt").write_text("A man plays the guitar.\tSomebody makes music at home.\n")
     (folder / "trec.label").write_bytes("DESC:manner How did caf\xe9s begin in Paris ?\n".encode("latin-1"))
     (folder / "qqp.json").write_text(json.dumps({"1": {"text_a": "What is a leak in data?", "label": "1"}}))
-    (folder / "nli.jsonl").write_text(json.dumps({"pair": ["Two dogs run on snow", 3]}) + "\n")
+    (folder / "nli.ndjson").write_text(json.dumps({"pair": ["Two dogs run on snow", 3]}) + "\n")
+    (folder / "table.CSV").write_text('a,b\n"A cell of\ntwo whole lines",1\n')
     return folder
 
 
@@ -88,3 +89,8 @@ def test_other_evaluation_texts_are_other_rows(recipe, data, tmp_path):
     before = open_rows(settings, kind="triplets").describe()["sha256"]
     (data / "more.txt").write_text("One more text of four words.\n")
     assert open_rows(settings, kind="triplets").describe()["sha256"] != before
+
+
+@pytest.mark.parametrize("text", ["Two dogs run on snow", "a cell of two whole lines", "What is a leak in data"])
+def test_texts_are_found_in_files_of_all_formats(data, text):
+    assert as_words(text) in texts_below(data)

@@ -406,6 +406,19 @@ def test_every_negative_of_a_triplet_counts_and_without_any_it_is_the_next_posit
     assert score == pytest.approx(100 * np.mean(right))
 
 
+def test_a_triplet_without_negatives_is_not_compared_with_its_own_anchors_other_positive():
+    rows = [Triplet("one", "one"), Triplet("one", "one"), Triplet("two", "two"), Triplet("two", "two")]
+    assert score_triplets(rows, Hashed().encode)["score"] == 100
+    with pytest.raises(InputError, match="another anchor"):
+        score_triplets(rows[:2], Hashed().encode)
+
+
+def test_a_negative_that_is_no_text_is_refused(tmp_path):
+    write(tmp_path, "mine.jsonl", json.dumps({"anchor": "a", "positive": "b", "negative": ["c", "d"]}) + "\n")
+    with pytest.raises(RowError, match=r"mine\.jsonl:1: something in it is no text"):
+        evaluate(Hashed(), tasks=[f"triplets:{tmp_path / 'mine.jsonl'}"])
+
+
 def test_an_own_file_of_labelled_texts_is_cross_validated(tmp_path):
     lines = "".join(json.dumps({"text": t, "label": ("no", "yes")[y]}) + "\n" for t, y in LABELLED)
     write(tmp_path, "mine.jsonl", lines)

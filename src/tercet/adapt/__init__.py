@@ -4,6 +4,7 @@ It makes a recipe (synthesize triplets, learn from them), runs it, measures both
 """
 
 import os
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -37,7 +38,7 @@ from tercet.synthesis.sentences import Sentences
 
 __all__ = ["MODEL", "SYNTHESIZER", "Adapted", "adapt"]
 
-RUN, RECORD = "run", "adapt.json"
+RUN, RECORD, REPORTS = "run", "adapt.json", ("report.md", "report.html")
 
 _REMEDIES = {
     "alpha": ", or accept less certain ones: --set stages.synthesize.alpha=0.7",
@@ -140,7 +141,9 @@ class _Adaptation:
         self.num_sentences = num
         asked = {name: value for name, value in asdict(request).items() if name not in ("own", "changes")}
         self.asked: dict[str, Any] = {**asked, "sentences": [*request.sentences], "sha256": sha256}
-        self.times_s: dict[str, float] = self._earlier().get("times_s", {})
+        self.chosen = {"own": [*request.own], "changes": [*request.changes]}
+        self.record: dict[str, Any] = self._earlier()
+        self.times_s: dict[str, float] = self.record.get("times_s", {})
 
     def go(self) -> Adapted:
         start_s = time.monotonic()
@@ -148,7 +151,7 @@ class _Adaptation:
         start = self._load_start()
         before = store_of(start, label="before", progress=self.progress)
         scores_before = scorer(before)  # first of all, because it finds out whether files are as they should be
-        write_json(self.out / RECORD, {"asked": self.asked, "times_s": self.times_s})
+        self._begin()
         measuring_s = time.monotonic() - start_s
 
         folder = self._run("synthesis", replace(self.plan.recipe, stages=self.plan.recipe.stages[:1])).stages[0].folder
@@ -166,11 +169,12 @@ class _Adaptation:
         held_out = self.plan.held_out.model_copy(update={"sources": sources})
         pool = pool_of(self.out / RUN / "candidates" / self.plan.recipe.stages[0].name)
         findings = Findings(
-            command=self.request.command(self.out),
+            command=self.request.command(self.out, self.data),
             recipe=self.plan.recipe,
             audit=audit,
             num_steps=trained.notes["num_steps"],
-            best_step=(trained.notes["best"] or {"step": trained.notes["num_steps"]})["step"],
+            best_step=(trained.notes["best"] or {}).get("step"),
+            num_learned=read_record(trained.folder / "stage.json")["inputs"]["rows"]["num_rows"],
             samples=samples_of(triplets),
             measures=measures_of(
                 scores_before, scorer(after), (score_held_out(held_out, before), score_held_out(held_out, after))
@@ -198,6 +202,19 @@ class _Adaptation:
                 raise OutputError(f"{self.out}: was made with {what}. Name a new folder, or ask for the same.")
         return earlier
 
+    def _begin(self) -> None:
+        """Write down what is asked for; what came of other settings goes, lest it be taken for what comes of these."""
+        if self.record.get("chosen") != self.chosen:
+            self.record.pop("findings", None)
+            for name in REPORTS:
+                (self.out / name).unlink(missing_ok=True)
+            shutil.rmtree(self.out / ENCODER, ignore_errors=True)
+        self._save()
+
+    def _save(self, **more: Any) -> None:
+        self.record |= {"asked": self.asked, "chosen": self.chosen, "times_s": self.times_s, **more}
+        write_json(self.out / RECORD, self.record)
+
     def _load_start(self) -> Encoder:
         settings = self.plan.contrast
         start = Encoder.load(
@@ -212,12 +229,12 @@ class _Adaptation:
         return start
 
     def _run(self, part: str, recipe: Recipe) -> RunResult:
-        """Run a recipe, and write down how long its last stage took where it was not done before."""
+        """Run a recipe, and write down how long its last stage took, of several attempts the longest."""
         start_s = time.monotonic()
         result = run_recipe(recipe, self.out / RUN, data=self.data, progress=self.progress)
         if not result.stages[-1].skipped or part not in self.times_s:
-            self.times_s[part] = time.monotonic() - start_s
-            write_json(self.out / RECORD, {"asked": self.asked, "times_s": self.times_s})
+            self.times_s[part] = max(self.times_s.get(part, 0.0), time.monotonic() - start_s)
+            self._save()
         return result
 
     def _write(self, findings: Findings, start: Encoder, trained: Path) -> None:
@@ -227,9 +244,9 @@ class _Adaptation:
         else:
             copy_folder(trained, self.out / ENCODER)
         numbers = {**asdict(findings), "recipe": "run/recipe.yaml", "keeps_start": findings.keeps_start}
-        write_json(self.out / RECORD, {"asked": self.asked, "times_s": self.times_s, "findings": numbers})
+        self._save(findings=numbers)
         document = document_of(findings, self.times_s)
-        for name, text in (("report.md", to_markdown(document, "")), ("report.html", to_html(document))):
+        for name, text in zip(REPORTS, (to_markdown(document, ""), to_html(document)), strict=True):
             with atomic_write(self.out / name, "w") as stream:
                 stream.write(text)
 

@@ -62,7 +62,10 @@ class Findings:
     audit: dict[str, Any]
     """What became of sentences and candidates."""
     num_steps: int
-    best_step: int
+    best_step: int | None
+    """The one that was kept for its score; None for the last."""
+    num_learned: int
+    """How many triplets were learned from."""
     samples: list[dict[str, Any]]
     """Some accepted triplets, with their probabilities."""
     measures: list[Measure]
@@ -96,9 +99,9 @@ class Findings:
                     "Fewer steps or a lower learning rate forget less."
                 )
         accuracy = self.of("synthetic")[0]
-        if accuracy.gain <= 0:
-            found.append("Nothing was gained on the held-out synthetic triplets, so do not expect a gain elsewhere.")
         if self.own_gain is None:
+            if accuracy.gain <= 0:
+                found.append("Nothing was gained on the held-out synthetic triplets: do not expect a gain elsewhere.")
             found.append("All measures of the domain are synthetic. Only rows of your own (--eval) show a real gain.")
         return found
 

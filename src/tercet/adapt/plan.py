@@ -42,6 +42,7 @@ _NUM_SCORES = 5
 
 _CONTRAST: dict[str, Any] = {
     "batch": 64,
+    "optimizer": "adamw",
     "learning_rate": 1.0e-4,
     "schedule": "warmup-linear",
     "warmup_fraction": 0.1,
@@ -72,11 +73,11 @@ class Request:
     changes: tuple[str, ...] = ()
     """Settings of the recipe: PATH=VALUE."""
 
-    def command(self, out: Path) -> str:
+    def command(self, out: Path, data: str | Path | None) -> str:
         """Return the command that asks for it."""
         words = ["tercet", "adapt", *self.sentences, "--out", str(out)]
         words += ["--model", self.model, "--synthesizer", self.synthesizer]
-        for option, value in (("--column", self.column), ("--max-sentences", self.max_sentences)):
+        for option, value in (("--column", self.column), ("--max-sentences", self.max_sentences), ("--data", data)):
             words += [] if value is None else [option, str(value)]
         words += ["--split"] if self.split else []
         words += ["--seed", str(self.seed)] if self.seed else []
@@ -84,23 +85,31 @@ class Request:
             words += [word for value in values for word in (option, value)]
         return shlex.join(words)
 
-    def content(self, *, num_sentences: int | None = None, anchors: Sequence[str] = ()) -> dict[str, Any]:
+    def content(
+        self,
+        *,
+        num_sentences: int | None = None,
+        anchors: Sequence[str] = (),
+        first: ContrastStage | None = None,
+    ) -> dict[str, Any]:
         """Return the recipe.
 
         Args:
             num_sentences: How many sentences there are; None where they are streamed, or not counted yet.
             anchors: The anchor of each accepted triplet; none where nothing is accepted yet.
+            first: How the encoder would be trained without what follows from the settings that were asked for.
         """
         rows = f"{REFERENCE}{_SYNTHESIZE}"
         border = _border(anchors)
         steps = round(_EPOCHS * sum(place_of(anchor) < border for anchor in anchors) / _CONTRAST["batch"])
         steps = min(max(steps, _MIN_STEPS), _MAX_STEPS)
-        dev = {"rows": {"path": rows, "share": [border, 1.0]}, "every": -(-steps // _NUM_SCORES), "keep": "best"}
-        contrast = {"rows": {"path": rows, "share": border}, "steps": steps, **_CONTRAST, "evaluate": dev}
+        every = -(-((first and first.steps) or steps) // _NUM_SCORES)
+        dev = {"rows": {"path": rows, "share": [border, 1.0]}, "every": every, "keep": "best"}
+        contrast = {"rows": {"path": rows, "share": [0.0, border]}, "steps": steps, **_CONTRAST, "evaluate": dev}
         return {
             "seed": self.seed,
             "start": self.model,
-            "encoder": _encoder_settings(self.model),
+            "encoder": _encoder_settings(first.start or self.model, first.revision) if first else {},
             "stages": [
                 {"name": _SYNTHESIZE, "synthesize": self._synthesis(num_sentences)},
                 {"name": _CONTRAST_STAGE, "contrast": contrast},
@@ -140,7 +149,9 @@ class Plan:
             SettingError: A setting is unknown or does not fit.
             ModelError: The model cannot be found.
         """
-        plan = cls(make_recipe(request.content(**known), default_name="adapt", changes=request.changes))
+        first = cls(make_recipe(request.content(**known), default_name="adapt", changes=request.changes))
+        content = request.content(**known, first=first.contrast)
+        plan = cls(make_recipe(content, default_name="adapt", changes=request.changes))
         _ = plan.held_out
         return plan
 
@@ -163,9 +174,26 @@ class Plan:
             SettingError: There are none.
         """
         dev = self.contrast.evaluate
-        if dev is None or dev.rows is None:
-            raise SettingError(f"stages.{_CONTRAST_STAGE}.evaluate.rows: the report is about them. Leave them in.")
-        return dev.rows
+        held_out = None if dev is None else dev.rows
+        shares = [
+            source.share
+            for rows in (self.contrast.rows, held_out)
+            if rows is not None
+            for source in rows.sources
+            if source.path == f"{REFERENCE}{_SYNTHESIZE}" and isinstance(source.share, tuple)
+        ]
+        if held_out is None or len(shares) != 2 or len(self.contrast.rows.sources + held_out.sources) != 2:
+            raise SettingError(
+                f"stages.{_CONTRAST_STAGE}: rows and evaluate.rows are two parts of what was synthesised, and the "
+                "report is about the second. Change nothing but their shares: [FROM, TO]."
+            )
+        (low, high), (dev_low, dev_high) = shares
+        if low < dev_high and dev_low < high:
+            raise SettingError(
+                f"stages.{_CONTRAST_STAGE}.rows.share [{low}, {high}]: has triplets of evaluate.rows.share "
+                f"[{dev_low}, {dev_high}], which nothing may be learned from. Make them disjoint."
+            )
+        return held_out
 
 
 def _border(anchors: Sequence[str]) -> float:
@@ -177,10 +205,10 @@ def _border(anchors: Sequence[str]) -> float:
     return places[-max(1, round(share * len(places)))]
 
 
-def _encoder_settings(model: str) -> dict[str, Any]:
+def _encoder_settings(model: str, revision: str | None) -> dict[str, Any]:
     """Return how a model is read out that does not say it itself."""
     if model.startswith(FRESH):
         return {}
-    folder = find_folder(model, weights=False)
+    folder = find_folder(model, revision=revision, weights=False)
     is_plain = (folder / "config.json").exists() and not (folder / "modules.json").exists()
     return dict(_PLAIN_T5) if is_plain and "t5" in model_type_of(folder) else {}

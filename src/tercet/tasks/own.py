@@ -176,9 +176,9 @@ def _labelled(rows: list[tuple[Any, ...]], embed: Embed, options: Options) -> Re
 
 
 def _triplets(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
-    for line, *texts in rows:
+    for place, *texts in rows:
         if not all(isinstance(text, str) for text in texts):
-            raise InputError(f"triplets: row {line} has something that is no text. Give one text for each column.")
+            raise RowError(f"{place}: something in it is no text. Give one text for each column.")
     return score_triplets([Triplet(anchor, positive, (negative,)) for _, anchor, positive, negative in rows], embed)
 
 

@@ -20,8 +20,8 @@ def triplet_task(name: str, rows: Iterable[Triplet]) -> Task:
 def score_triplets(rows: Sequence[Triplet], embed: Embed) -> Result:
     """Score triplets by the share whose anchor is nearer to its positive than to each of its negatives, by cosine.
 
-    A row without negatives is compared with the positive of the next row that has another anchor. Alignment and uniformity are those of anchors
-    and positives.
+    A row without negatives is compared with the positive of the next row that has another anchor. Alignment and
+    uniformity are those of anchors and positives.
     """
     if not rows:
         raise InputError("triplets: there are none. Give at least one row.")
