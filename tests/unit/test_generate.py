@@ -113,9 +113,9 @@ def test_a_file_without_labels_or_negatives_is_refused(tmp_path):
         open_rows(tmp_path / "pairs.tsv", kind="nli")
 
 
-@pytest.mark.parametrize("family", ["t5", "t5-1.1", "mt5"])
-def test_a_step_in_pieces_has_the_gradients_of_transformers_loss(objective, family):
-    made, _ = objective(family, max_batch_tokens=60)
+@pytest.mark.parametrize(("family", "alike"), [("t5", False), ("t5", True), ("t5-1.1", False), ("mt5", False)])
+def test_a_step_in_pieces_has_the_gradients_of_transformers_loss(objective, family, alike):
+    made, _ = objective(family, max_batch_tokens=60, weigh_alike=alike)
     model, batch = made.module, [TRIPLET, PAIR, Triplet("a", "b", ("c", "d e f"))]
     result = made.step(batch)
     ours = {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -124,7 +124,8 @@ def test_a_step_in_pieces_has_the_gradients_of_transformers_loss(objective, fami
     assert len(examples) == 4 + 2 + 6
     total = sum(len(target) for _, target in examples)
     loss = sum(
-        model(input_ids=torch.tensor([source]), labels=torch.tensor([target])).loss * len(target) / total
+        model(input_ids=torch.tensor([source]), labels=torch.tensor([target])).loss
+        * (1 / len(examples) if alike else len(target) / total)
         for source, target in examples
     )
     loss.backward()
