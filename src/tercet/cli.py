@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tercet.encoder import Encoder
     from tercet.rows.texts import TextFile
 
-DEFAULT_MODEL, DEFAULT_SYNTHESIZER = "mini", "mini-synth"
+DEFAULT_MODEL = "mini"
 
 app = typer.Typer(
     name="tercet",
@@ -331,9 +331,10 @@ def synthesize(
 
 @app.command(
     epilog="Examples:\n\n"
-    "    tercet adapt examples/kitchen.txt --out adapted\n\n"
-    "    tercet adapt reviews.csv --column body --eval scored:my-pairs.tsv --out adapted\n\n"
-    "    tercet adapt manuals.txt --split --set stages.synthesize.alpha=0.8 --set stages.contrast.steps=200 "
+    "    tercet adapt examples/kitchen.txt --synthesizer mattymchen/nli-synthesizer-t5-base --out adapted\n\n"
+    "    tercet adapt reviews.csv --column body --synthesizer my-synthesizer --eval scored:my-pairs.tsv "
+    "--out adapted\n\n"
+    "    tercet adapt manuals.txt --split --synthesizer my-synthesizer --set stages.synthesize.alpha=0.8 "
     "--out adapted\n\n"
     "    tercet adapt sentences.txt --model t5-base --synthesizer mattymchen/nli-synthesizer-t5-base --out adapted"
 )
@@ -342,13 +343,11 @@ def adapt(
         list[str],
         typer.Argument(metavar="SENTENCES...", help="Files with a sentence a row, or datasets (hub:ID#CONFIG@SPLIT)."),
     ],
+    synthesizer: Annotated[str, typer.Option(help="What writes and judges triplets: a folder, or a hub id.")],
     out: Annotated[Path, typer.Option(help="A folder for encoder/, report.html, report.md, adapt.json and run/.")],
     model: Annotated[
         str, typer.Option("--model", "-m", help="The encoder to start from: an embedded name, a folder, or a hub id.")
     ] = DEFAULT_MODEL,
-    synthesizer: Annotated[
-        str, typer.Option(help="What writes and judges triplets: an embedded name, a folder, or a hub id.")
-    ] = DEFAULT_SYNTHESIZER,
     evals: Annotated[
         list[str] | None,
         typer.Option(

@@ -17,8 +17,8 @@ from tercet.adapt import adapt
 from tercet.adapt.findings import Findings, Measure, own_tasks
 from tercet.adapt.neighbours import compare, spread
 from tercet.adapt.page import document_of, verdict
-from tercet.adapt.plan import MODEL, SYNTHESIZER, Plan, Request
-from tercet.cli import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
+from tercet.adapt.plan import MODEL, Plan, Request
+from tercet.cli import DEFAULT_MODEL
 from tercet.pipeline import run_recipe
 from tercet.recipe import read_recipe
 from tercet.report.html import to_html
@@ -356,7 +356,7 @@ def test_adapt_json_has_all_numbers(adapted):
 
 
 def test_the_command_in_the_report_is_one_that_asks_for_the_same():
-    request = Request(("my file.txt",), own=("scored:a.tsv",), split=True, column="b", seed=3, changes=("a=b c",))
+    request = Request(("my file.txt",), "x", own=("scored:a.tsv",), split=True, column="b", seed=3, changes=("a=b c",))
     words = shlex.split(request.command(Path("out dir"), "my data"))
     assert words[:5] == ["tercet", "adapt", "my file.txt", "--out", "out dir"]
     options = Counter(word for word in words if word.startswith("--"))
@@ -511,4 +511,4 @@ def test_the_example_has_300_different_sentences_of_6_to_25_words():
 
 
 def test_the_command_has_the_defaults_of_the_function():
-    assert (DEFAULT_MODEL, DEFAULT_SYNTHESIZER) == (MODEL, SYNTHESIZER)
+    assert DEFAULT_MODEL == MODEL

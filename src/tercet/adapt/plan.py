@@ -17,7 +17,7 @@ from tercet.stages.stage import REFERENCE
 from tercet.stages.synthesize import SynthesizeStage
 from tercet.synthesis.settings import SentenceSettings
 
-MODEL, SYNTHESIZER = "mini", "mini-synth"
+MODEL = "mini"
 
 MIN_TRIPLETS = 20
 """With fewer accepted triplets there is nothing to learn from, and nothing to measure by."""
@@ -62,8 +62,8 @@ class Request:
     """What was asked for."""
 
     sentences: tuple[str, ...]
+    synthesizer: str
     model: str = MODEL
-    synthesizer: str = SYNTHESIZER
     own: tuple[str, ...] = ()
     """Tasks of one's own, as `evaluate` names them: KIND:FILE."""
     split: bool = False

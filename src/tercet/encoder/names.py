@@ -21,13 +21,11 @@ def _minilm() -> Path:
     return Path(package.get_model_path())
 
 
-_MODELS = Path(__file__).parents[1] / "models"
+def _mini() -> Path:
+    return Path(__file__).parents[1] / "models" / "mini"
 
-EMBEDDED: dict[str, Callable[[], Path]] = {
-    "mini": lambda: _MODELS / "mini",
-    "mini-synth": lambda: _MODELS / "mini-synth",
-    "minilm": _minilm,
-}
+
+EMBEDDED: dict[str, Callable[[], Path]] = {"mini": _mini, "minilm": _minilm}
 """Models that come with a Python package and need no network."""
 
 # What a model folder is made of; never code, never a pickle unless it is asked for.
