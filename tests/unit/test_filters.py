@@ -122,7 +122,7 @@ def test_a_missing_or_broken_file_of_evaluation_texts_is_named(tmp_path):
     with pytest.raises(InputError, match=r"none\.txt: No such file"):
         Filter(FilterSettings(leaks=[tmp_path / "none.txt"]))
     (tmp_path / "bad.jsonl").write_text("{")
-    with pytest.raises(InputError, match=r"bad\.jsonl: is not JSON"):
+    with pytest.raises(InputError, match=r"bad\.jsonl:1: is not JSON"):
         Filter(FilterSettings(leaks=[tmp_path / "bad.jsonl"]))
 
 

@@ -142,6 +142,7 @@ def test_variables_of_the_environment_are_put_in(read, monkeypatch):
 def test_every_recipe_is_valid(path, monkeypatch):
     monkeypatch.setenv("TERCET_DATA", "/data")
     monkeypatch.setenv("TERCET_TEXT", "/text")
+    monkeypatch.setenv("TERCET_DOMAIN", "/domain")
     recipe = read_recipe(path)
     check_tasks(recipe)
     assert recipe.name == path.stem

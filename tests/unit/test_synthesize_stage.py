@@ -107,7 +107,7 @@ def test_other_sampling_or_sentences_generate_anew(run, tmp_path):
 
 
 HELD_OUT = [
-    'stages.open.rows={"path": "@synthetic", "share": 0.6}',
+    'stages.open.rows={"path": "@synthetic", "share": [0, 0.6]}',
     'stages.open.evaluate={"rows": {"path": "@synthetic", "share": [0.6, 1.0]}, "every": 1}',
 ]
 
