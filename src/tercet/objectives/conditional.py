@@ -1,7 +1,7 @@
 """Conditional generation: a T5 reads a source and learns to write a target."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from transformers import T5ForConditionalGeneration
 
 _IGNORED = -100
+_LABEL_TOKENS = 2  # one word and the end
 
 
 class ConditionalSettings(BaseModel):
@@ -87,10 +88,14 @@ class ConditionalGeneration(ABC):
         self.module.train(was_training)
         return total / sum(len(target) for _, target in examples)
 
-    def _parts(self, examples: Sequence[Example]) -> list[list[Example]]:
-        lengths = [len(source) + len(target) for source, target in examples]
-        batches = batches_by_length(lengths, max_batch_tokens=self._max_batch_tokens)
-        return [[examples[i] for i in rows] for rows in batches]
+    def _parts(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
+        """Yield the examples, those of similar length together: beside a sentence, a label would be mostly padding."""
+        labels = [example for example in examples if len(example.target) <= _LABEL_TOKENS]
+        sentences = [example for example in examples if len(example.target) > _LABEL_TOKENS]
+        for alike in (labels, sentences):
+            lengths = [len(source) + len(target) for source, target in alike]
+            for rows in batches_by_length(lengths, max_batch_tokens=self._max_batch_tokens):
+                yield [alike[i] for i in rows]
 
     def _loss(self, examples: Sequence[Example], *, weigh_alike: bool = False) -> Tensor:
         device = self.module.device
