@@ -158,7 +158,7 @@ class _Run:
         )
         work = kind.work(stage.settings, context)
         settings = {name: value for name, value in stage.dump().items() if name not in _NO_CHANGE}
-        key = sha256_of_json([stage.kind, settings, work.inputs, self.recipe.seed])
+        key = sha256_of_json([stage.kind, settings, _deciding(work.inputs), self.recipe.seed])
         output = Output(folder / kind.output, key)
         record = self._record_of(folder, output) if self.processes.is_main else None
         if self.processes.share(float(record is not None)):
@@ -268,6 +268,16 @@ class _Run:
 
     def _options(self, source: Encoder | None, precision: str) -> Options:
         return Options(source=None if source is None else self._embed(source, precision))
+
+
+def _deciding(inputs: Any) -> Any:
+    """Return inputs without the commits of datasets whose rows are known by their hash: another may hold the same."""
+    if isinstance(inputs, list):
+        return [_deciding(each) for each in inputs]
+    if not isinstance(inputs, dict):
+        return inputs
+    named = {"revision"} if "sha256" in inputs else set()
+    return {name: _deciding(value) for name, value in inputs.items() if name not in named}
 
 
 def _shape(result: Result) -> dict[str, float]:
