@@ -9,7 +9,7 @@ from tercet.recipe import Recipe
 from tercet.rows.kinds import texts_of
 from tercet.rows.settings import RowSettings
 from tercet.rows.sources import open_rows
-from tercet.rows.words import LEAST_WORDS, as_words, texts_below
+from tercet.rows.words import as_words, is_looked_for, texts_below
 from tercet.stages.stage import REFERENCE
 
 _EXAMPLES = 5
@@ -61,7 +61,7 @@ def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[st
                     if words in seen:
                         continue
                     seen.add(words)
-                    if words.count(" ") + 1 < LEAST_WORDS:
+                    if not is_looked_for(words):
                         leaks.num_short += 1
                         continue
                     leaks.num_texts += 1

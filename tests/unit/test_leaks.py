@@ -51,6 +51,18 @@ def test_a_part_of_a_text_is_no_leak(recipe, data):
     assert leaks.num_found == 0
 
 
+@pytest.mark.parametrize(
+    "text", ["一个男人正在公园里弹吉他。", "男の人がギターを弾いています。", "แมวนอนรอปลา"], ids=["zh", "ja", "th"]
+)
+def test_texts_of_scripts_without_blanks_are_found_too(recipe, data, tmp_path, text):
+    (data / "other.txt").write_text(f"{text}\n无\n")
+    found = recipe((text, "nothing of the kind here"), ("Two cats sleep at noon", "无"))
+    (leaks,) = find_leaks(found, data).values()
+    assert (leaks.num_found, leaks.num_texts, leaks.num_short) == (1, 3, 1)
+    rows = open_rows({"sources": [tmp_path / "rows.tsv"], "leaks": [data]}, kind="triplets")
+    assert [row.anchor for row in rows] == ["Two cats sleep at noon"]
+
+
 def test_an_empty_folder_is_refused(recipe, tmp_path):
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match="holds no evaluation texts"):
