@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tercet.encoder import Encoder
 from tercet.encoder.names import FRESH, find_folder, sha256_of_model
+from tercet.rows.columns import RowKind
 from tercet.tasks.task import Task
 from tercet.training.loop import Evaluate, Measure
 from tercet.training.processes import Processes
@@ -87,3 +88,5 @@ class Kind:
     work: Callable[[Any, Context], Work]
     output: str
     """What the output is called in the stage's folder."""
+    rows: RowKind = "triplets"
+    """As what it reads its rows."""
