@@ -146,6 +146,22 @@ class TestTmx:
         assert list(skipped) == UNITS[:2]
         assert skipped.describe()["sources"][0]["num_bad"] == 2
 
+    def test_units_on_one_line_are_counted_one_by_one(self, tmp_path):
+        texts = ["one", "", "", "four"]
+        units = "".join(
+            f'<tu><tuv lang="en"><seg>{text}</seg></tuv><tuv lang="zh"><seg>{i}</seg></tuv></tu>'
+            for i, text in enumerate(texts)
+        )
+        path, rejects = tmp_path / "a.tmx", tmp_path / "rejects.jsonl"
+        path.write_text(f'<tmx><header srclang="en"/><body>{units}</body></tmx>')
+        settings = {"sources": [str(path)], "on_error": "skip", "rejects": rejects}
+        rows = open_rows({**settings, "max_bad_fraction": 0.5}, kind="parallel")
+        counts = rows.describe()["sources"][0]
+        assert (counts["num_read"], counts["num_bad"], counts["num_rows"]) == (4, 2, 2)
+        assert len(rejects.read_text().splitlines()) == 2
+        with pytest.raises(InputError, match="2 of 4 rows are bad"):
+            open_rows(settings, kind="parallel")
+
     @pytest.mark.parametrize(
         "declared",
         [
