@@ -267,6 +267,17 @@ def test_duplicates_are_found_across_sources_and_only_among_pairs_that_stay(tmp_
     assert counts == [0, 1]
 
 
+def test_a_pair_that_a_share_leaves_out_makes_no_other_one_a_duplicate(tmp_path):
+    lines = [f"one {i}\t一 {i}" for i in range(200)]
+    first, second = (write(tmp_path / name, "en\tzh", *lines) for name in ("a.tsv", "b.tsv"))
+    sources = [{"path": first, "share": 0.2}, second]
+    rows = open_rows({"sources": sources, "clean": {"duplicates": True}}, kind="parallel")
+    assert sorted(row.source for row in rows) == sorted(line.split("\t")[0] for line in lines)
+    part, whole = rows.describe()["sources"]
+    assert part["num_rows"] + part["num_not_chosen"] == 200
+    assert whole["num_left_out_by_duplicates"] == part["num_rows"] > 0
+
+
 @pytest.mark.parametrize(
     ("clean", "problem"),
     [

@@ -75,9 +75,9 @@ class Gate:
                 raise RowError(f"{self.name}:{entry.line}: {error}") from error
             if problem and not self._skip:
                 raise RowError(f"{self.name}:{entry.line}: {problem} Or leave such rows out: on_error: skip.")
-            rule = self._rule(found)
-            found = [] if rule else found
             chosen = self._share == 1 or not found or _is_chosen(found[0], self._share)
+            rule = self._rule(found) if chosen else None  # what a share leaves out is no earlier pair either
+            found = [] if rule else found
             if entry.place > self._last_place:  # several units of a TMX may be on one line
                 self._last_place = entry.place
                 self._count(found, problem, rule, chosen)
