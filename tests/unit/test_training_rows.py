@@ -124,6 +124,18 @@ def test_a_row_may_have_several_negatives_in_columns_or_in_a_list(tmp_path):
     assert rows_of(write(tmp_path / "c.jsonl", later))[1].negatives == ("x", "c", "d")
 
 
+def test_negatives_count_though_the_first_rows_have_none(tmp_path):
+    pair, triplet = {"anchor": "a", "positive": "b"}, {"positive": "d", "anchor": "c", "negative": "e"}
+    path = write(tmp_path / "rows.jsonl", [pair, triplet, pair])
+    wanted = [Triplet("a", "b"), Triplet("c", "d", ("e",)), Triplet("a", "b")]
+    rows = open_rows(path, kind="triplets")
+    assert [*rows] == wanted
+    source = rows.describe()["sources"][0]
+    assert (source["kind"], source["columns"]["negative"]) == ("triplets", ["negative"])
+    assert sorted(map(str, next(rows.batches(batch=3, seed=0, epochs=1)))) == sorted(map(str, wanted))
+    assert rows_of({"path": path, "kind": "pairs"})[1] == Triplet("c", "d")
+
+
 def test_columns_can_be_named(tmp_path):
     dotted = write(tmp_path / "dotted.jsonl", [{"text.a": "a", "text.b": "b"}])
     columns = {"anchor": "text.a", "positive": "text.b"}
