@@ -118,6 +118,13 @@ def test_what_does_not_fit_is_refused_with_its_path(read, change, message):
         read(TWO_STAGES, change)
 
 
+@pytest.mark.parametrize(("task", "num"), [("sts", 7), ("STSB-dev, SICK-R", 2)])
+def test_one_task_selects_and_no_group(read, task, num):
+    recipe = read(TWO_STAGES, f"stages.nli.evaluate.task={task}")
+    with pytest.raises(SettingError, match=rf"^stages\.nli\.evaluate\.task '{task}': is {num} tasks.*Take one of: ST"):
+        check_tasks(recipe)
+
+
 @pytest.mark.parametrize(("text", "problem"), [("a: [", "is not YAML"), ("- 1", "is not a mapping"), ("", "mapping")])
 def test_a_file_that_is_no_recipe_is_refused(read, text, problem):
     with pytest.raises(InputError, match=problem):
