@@ -62,6 +62,21 @@ def test_a_tokenizer_is_the_same_with_weights_beside_it(run, tmp_path):
     assert is_skipped(run(*changes))
 
 
+def test_a_task_whose_data_was_missing_is_scored_when_it_has_come(run, tmp_path):
+    def go():
+        return run('evaluate=["STSB"]', data=tmp_path / "eval").results
+
+    file = tmp_path / "eval" / "senteval" / "STS" / "STSBenchmark" / "sts-test.csv"
+    file.parent.mkdir(parents=True)
+    assert go()["missing"].keys() == {"STSB"}
+    lines = [f"g\td\ty\t{i}\t{i % 6}\tDogs {i} run\tA man {i * 7 % 5}\n" for i in range(12)]
+    file.write_text("".join(lines))
+    scored = go()
+    assert scored["tasks"].keys() == {"STSB"} and not scored["missing"]
+    file.unlink()
+    assert go() == scored
+
+
 def test_another_commit_of_a_dataset_with_the_same_rows_is_the_same_input(run, monkeypatch):
     class Dataset:
         commit, texts = "first", "abcdefgh"
