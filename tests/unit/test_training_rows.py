@@ -309,6 +309,7 @@ def test_a_score_must_be_a_number(tmp_path, score):
             "triplets",
             "'score' may say that some rows are no positives",
         ),
+        ({"source": "a", "target": "b", "score": 1}, "parallel", "To take all of them name the kind: kind: parallel."),
         ({"title": "a", "query": "b", "answer": "c"}, "triplets", "has 'title' and 'query' for 'anchor'"),
         ({"anchor": "a", "positive": "b"}, "scored", "are not known. Name them: columns: {a: ..., b: ..., score"),
     ],
@@ -325,6 +326,8 @@ def test_columns_that_are_not_known_are_named(tmp_path, record, kind, message):
 def test_a_named_kind_takes_pairs_in_spite_of_their_scores(tmp_path):
     path = write(tmp_path / "a.jsonl", [{"sentence1": "a", "sentence2": "b", "score": 1}])
     assert rows_of({"path": path, "kind": "pairs"}) == [Triplet("a", "b")]
+    other = write(tmp_path / "b.jsonl", [{"source": "a", "target": "b", "score": 1}])
+    assert rows_of({"path": other, "kind": "parallel"}, "parallel") == [ParallelPair("a", "b")]
     with pytest.raises(SettingError, match="kind 'pairs' gives no scored"):
         rows_of({"path": path, "kind": "pairs"}, "scored")
 
