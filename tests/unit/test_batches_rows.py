@@ -266,14 +266,15 @@ def test_twins_are_no_duplicates_of_themselves(tmp_path):
     assert all(len({row.anchor for row in batch}) == 2 for batch in got)
 
 
-def test_a_text_that_is_too_frequent_is_left_out_in_part_and_counted(tmp_path):
+def test_a_text_that_is_too_frequent_is_left_out_in_part_and_counted(tmp_path, caplog):
     path = tmp_path / "a.jsonl"
     records = [{"anchor": "same" if i % 4 == 0 else f"a{i}", "positive": f"p{i}"} for i in range(400)]
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     rows = open_rows({"sources": [path], "no_duplicates": True}, kind="triplets")
     batches = rows.batches(batch=20, seed=0, epochs=2)
     assert all(sum(row.anchor == "same" for row in batch) <= 1 for batch in batches)
-    assert batches.num_left_out > 0
+    assert batches.num_left_out > 1
+    assert caplog.text.count("too many others and are left out") == 1
     assert len(batches.state()["lanes"][0]["waiting"]) <= 80
 
 
