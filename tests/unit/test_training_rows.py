@@ -441,7 +441,7 @@ def test_the_description_has_hashes_and_what_was_chosen(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"sources": ["a"], "shufle": True}, "rows.shufle: there is no such setting"),
+        ({"sources": ["a"], "shufle": True}, "rows.shufle: there is no such setting. Known here: shuffle"),
         ({"sources": [{"path": "a", "wieght": 2}]}, "rows.sources.0.wieght: there is no such setting"),
         ({"sources": [{"path": "a", "weight": 0}]}, "rows.sources.0.weight 0: "),
         ({"sources": [{"path": "a", "columns": {"anker": "x"}}]}, "columns.anker: there is no such field"),
@@ -452,6 +452,7 @@ def test_the_description_has_hashes_and_what_was_chosen(tmp_path):
         ({"sources": [{"path": "a", "weight": 1}, "b"]}, "some sources have a weight and some have none"),
         ({"sources": ["a", {"path": "hub:b/c", "stream": True}]}, "give each source a weight"),
         ({"sources": []}, "rows.sources: "),
+        ({"on_error": "skip"}, "rows.sources: is missing. Give it a value."),
         ({"sources": ["a"], "max_bad_fraction": 2}, "rows.max_bad_fraction 2: "),
         (3, "rows 3: "),
     ],
