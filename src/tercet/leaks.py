@@ -19,7 +19,6 @@ from tercet.synthesis.settings import SentenceSettings, SynthesisSettings
 
 _EXAMPLES = 5
 
-
 _Reading = tuple[RowSettings | SynthesisSettings, RowKind]
 """What a stage reads of one source, and as what."""
 
