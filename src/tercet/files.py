@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -113,10 +113,10 @@ def sha256_of_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def sha256_of_folder(path: Path) -> str:
-    """Return one SHA-256 over the names and contents of all files below `path`."""
+def sha256_of_folder(path: Path, *, of: Callable[[Path], bool] | None = None) -> str:
+    """Return one SHA-256 over the names and contents of all files below `path`, or of those that `of` chooses."""
     digest = hashlib.sha256()
-    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+    for file in sorted(p for p in path.rglob("*") if p.is_file() and (of is None or of(p))):
         digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_of_file(file)}\n".encode())
     return digest.hexdigest()
 

@@ -1,18 +1,26 @@
 """Leaks: training texts that stand in the evaluation data."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tercet.errors import InputError
 from tercet.progress import progress_bar
-from tercet.recipe import Recipe
+from tercet.recipe import Recipe, Stage
+from tercet.rows.columns import RowKind
 from tercet.rows.kinds import texts_of
 from tercet.rows.settings import RowSettings
 from tercet.rows.sources import open_rows
-from tercet.rows.words import LEAST_WORDS, as_words, texts_below
+from tercet.rows.words import as_words, is_any_known, is_looked_for, texts_below
+from tercet.stages.kinds import KINDS
 from tercet.stages.stage import REFERENCE
+from tercet.synthesis.sentences import Sentences
+from tercet.synthesis.settings import SentenceSettings, SynthesisSettings
 
 _EXAMPLES = 5
+
+_Reading = tuple[RowSettings | SynthesisSettings, RowKind]
+"""What a stage reads of one source, and as what."""
 
 
 @dataclass
@@ -31,12 +39,12 @@ class Leaks:
 
 
 def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[str, Leaks]:
-    """Look for every text of a recipe's rows in the evaluation data.
+    """Look for every text that a recipe's stages read in the evaluation data.
 
     Texts are compared as words: capital letters, punctuation and blanks make no difference.
 
     Args:
-        recipe: Whose files and datasets are read, each once, without the rows that its `leaks` leave out.
+        recipe: Whose files and datasets are read as its stages read them, without the rows that `leaks` leave out.
         data: The folder; every cell of every file below it counts as an evaluation text.
         progress: Whether a bar is shown.
 
@@ -52,36 +60,61 @@ def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[st
     sources = _sources(recipe)
     found: dict[str, Leaks] = {}
     with progress_bar("leaks", total=len(sources), unit="sources", enabled=progress) as advance:
-        for path, rows in sources.items():
+        for path, readings in sources.items():
             found[path] = leaks = Leaks()
             seen: set[str] = set()
-            for row in open_rows(rows, kind="triplets"):
-                for text in texts_of(row):
-                    words = as_words(text)
-                    if words in seen:
-                        continue
-                    seen.add(words)
-                    if words.count(" ") + 1 < LEAST_WORDS:
-                        leaks.num_short += 1
-                        continue
-                    leaks.num_texts += 1
-                    if words in known:
-                        leaks.num_found += 1
-                        leaks.examples += [text] if len(leaks.examples) < _EXAMPLES else []
+            for text in (text for reading in readings for text in _texts(*reading)):
+                words = as_words(text)
+                if words in seen:
+                    continue
+                seen.add(words)
+                if not is_looked_for(words):
+                    leaks.num_short += 1
+                    continue
+                leaks.num_texts += 1
+                if words in known:
+                    leaks.num_found += 1
+                    leaks.examples += [text] if len(leaks.examples) < _EXAMPLES else []
             advance(1)
     return found
 
 
-def _sources(recipe: Recipe) -> dict[str, RowSettings]:
-    """Return the rows of each file and dataset, without what all stages that read it leave out."""
-    found: dict[str, RowSettings] = {}
+def _sources(recipe: Recipe) -> dict[str, list[_Reading]]:
+    """Return by the path of each file and dataset how the stages read it: each way once."""
+    found: dict[str, list[_Reading]] = {}
     for stage in recipe.stages:
-        rows = getattr(stage.settings, "rows", None)
-        if not isinstance(rows, RowSettings):
-            continue
-        for source in rows.sources:
-            if not source.path.startswith(REFERENCE):
-                leaks = [path for path in found.get(source.path, rows).leaks if path in rows.leaks]
-                whole = source.model_copy(update={"weight": None, "share": 1.0})
-                found[source.path] = RowSettings(sources=[whole], leaks=leaks)
+        for path, reading in _readings(stage):
+            if not path.startswith(REFERENCE):
+                readings = found.setdefault(path, [])
+                readings += [reading] if reading not in readings else []
     return found
+
+
+def _readings(stage: Stage) -> Iterator[tuple[str, _Reading]]:
+    """Yield the paths of a stage's sources, and how it reads each of them; of a share the whole."""
+    settings, kind, whole = stage.settings, KINDS[stage.kind].rows, {"weight": None, "share": 1.0}
+    if isinstance(settings, SynthesisSettings):
+        for source in settings.sentences:
+            yield source.path, (settings.model_copy(update={"sentences": [source.model_copy(update=whole)]}), kind)
+    elif isinstance(rows := getattr(settings, "rows", None), RowSettings):
+        for source in rows.sources:
+            alone = RowSettings(
+                sources=[source.model_copy(update=whole)],
+                clean=rows.clean,
+                leaks=rows.leaks,
+                on_error=rows.on_error,
+                max_bad_fraction=rows.max_bad_fraction,
+            )
+            yield source.path, (alone, kind)
+
+
+def _texts(settings: RowSettings | SynthesisSettings, kind: RowKind) -> Iterator[str]:
+    """Yield the texts that a stage reads."""
+    if isinstance(settings, RowSettings):
+        for row in open_rows(settings, kind=kind):
+            yield from texts_of(row)
+        return
+    known = {text for path in settings.leaks for text in texts_below(path)}
+    for sentence in Sentences(SentenceSettings(**settings.part(SentenceSettings))):
+        if not is_any_known([sentence], known):
+            yield sentence

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tercet.encoder import Encoder
+from tercet.errors import SettingError
 from tercet.evaluate import VectorStore, choose_tasks, data_root, evaluate, versions
 from tercet.files import atomic_write, sha256_of_json, target_errors, write_json
 from tercet.recipe import Recipe, Stage
@@ -100,11 +101,11 @@ def run_recipe(
 
 
 def check_tasks(recipe: Recipe) -> None:
-    """Raise SettingError if a recipe names a task that is unknown."""
+    """Raise SettingError if a recipe names a task that is unknown, or several where one is wanted."""
     for stage in recipe.stages:
         if isinstance(stage.settings, LoopSettings):
             if isinstance(stage.settings.evaluate, DevSettings):
-                choose_tasks(stage.settings.evaluate.task)
+                _dev_task(stage.settings.evaluate.task, f"stages.{stage.name}.evaluate.task")
             for name in stage.settings.trajectory.sets if stage.settings.trajectory is not None else ():
                 trajectory_task(name)
     choose_tasks(recipe.evaluate)
@@ -158,7 +159,7 @@ class _Run:
         )
         work = kind.work(stage.settings, context)
         settings = {name: value for name, value in stage.dump().items() if name not in _NO_CHANGE}
-        key = sha256_of_json([stage.kind, settings, work.inputs, self.recipe.seed])
+        key = sha256_of_json([stage.kind, settings, _deciding(work.inputs), self.recipe.seed])
         output = Output(folder / kind.output, key)
         record = self._record_of(folder, output) if self.processes.is_main else None
         if self.processes.share(float(record is not None)):
@@ -211,8 +212,8 @@ class _Run:
         loaded = Encoder.load(self.folder / ENCODER, device=str(self.processes.device))
         results = read_record(self.folder / RESULTS)
         asked = {task.name for task in choose_tasks(self.recipe.evaluate)}
-        scored = {*results.get("tasks", {}), *results.get("missing", {})}
-        if results.get("settings", {}).get("fingerprint") == loaded.fingerprint() and asked <= scored:
+        is_scored = asked <= results.get("tasks", {}).keys()  # data that was missing may have come
+        if results.get("settings", {}).get("fingerprint") == loaded.fingerprint() and is_scored:
             return results
         return evaluate(
             loaded,
@@ -225,7 +226,7 @@ class _Run:
 
     def _score(self, encoder: Encoder, source: Encoder | None, dev: Task | str, precision: str) -> Evaluate:
         """Return the function that scores an encoder on a dev task while it trains."""
-        task = choose_tasks(dev)[0] if isinstance(dev, str) else dev
+        task = _dev_task(dev) if isinstance(dev, str) else dev
         folder = DataFolder(data_root(self.data, [task]))
 
         def score() -> dict[str, Any]:
@@ -268,6 +269,29 @@ class _Run:
 
     def _options(self, source: Encoder | None, precision: str) -> Options:
         return Options(source=None if source is None else self._embed(source, precision))
+
+
+def _dev_task(name: str, where: str = "task") -> Task:
+    """Return the one task of a name.
+
+    Raises:
+        SettingError: It is unknown, or stands for several.
+    """
+    tasks = choose_tasks(name)
+    if len(tasks) != 1:
+        names = ", ".join(task.name for task in tasks)
+        raise SettingError(f"{where} {name!r}: is {len(tasks)} tasks, and one selects. Take one of: {names}.")
+    return tasks[0]
+
+
+def _deciding(inputs: Any) -> Any:
+    """Return inputs without the commits of datasets whose rows are known by their hash: another may hold the same."""
+    if isinstance(inputs, list):
+        return [_deciding(each) for each in inputs]
+    if not isinstance(inputs, dict):
+        return inputs
+    named = {"revision"} if "sha256" in inputs else set()
+    return {name: _deciding(value) for name, value in inputs.items() if name not in named}
 
 
 def _shape(result: Result) -> dict[str, float]:

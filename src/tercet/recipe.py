@@ -183,13 +183,15 @@ def _change(content: dict[str, Any], change: str) -> None:
         place = _stage_of(content, keys[1])
         keys = keys[2:]
         if keys and keys[0] not in ("name", *KINDS):  # the kind may be left out
-            keys = [next((kind for kind in place if kind in KINDS), ""), *keys]
+            keys = [_kind_of(place), *keys]
     if not all(keys) or not keys:
         raise SettingError(f"--set {change}: {path!r} is no setting. Write a path such as stages.0.batch.")
     for key in keys[:-1]:
         if not isinstance(place, list) and not isinstance(place.get(key), dict | list):
             place[key] = {}
         place = place[_index(place, key, change)]
+        if not isinstance(place, dict | list):
+            raise SettingError(f"--set {change}: {place!r} has no settings of its own. Set a mapping in its place.")
     place[_index(place, keys[-1], change)] = _value_of(text)
 
 
@@ -203,8 +205,9 @@ def _index(place: Any, key: str, change: str) -> str | int:
 
 
 def _stage_of(content: dict[str, Any], key: str) -> dict[str, Any]:
-    stages = [stage for stage in content.get("stages") or [] if isinstance(stage, dict)]
-    by_name = {str(stage.get("name")): stage for stage in stages}
+    given = content.get("stages")
+    stages = [stage for stage in given if isinstance(stage, dict)] if isinstance(given, list) else []
+    by_name = {str(stage.get("name", _kind_of(stage))): stage for stage in stages}
     if key in by_name:
         return by_name[key]
     if key.isdigit() and int(key) < len(stages):
@@ -212,6 +215,10 @@ def _stage_of(content: dict[str, Any], key: str) -> dict[str, Any]:
     raise SettingError(
         f"stages.{key}: there is no such stage. Take a number below {len(stages)}, or one of: {', '.join(by_name)}."
     )
+
+
+def _kind_of(stage: dict[str, Any]) -> str:
+    return next((kind for kind in stage if kind in KINDS), "")
 
 
 def _value_of(text: str) -> Any:

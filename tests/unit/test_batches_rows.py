@@ -12,6 +12,7 @@ import pytest
 from tercet import InputError, SettingError
 from tercet.rows.entries import Entry
 from tercet.rows.kinds import Triplet, texts_of
+from tercet.rows.mixing import mix
 from tercet.rows.records import RecordReader
 from tercet.rows.rejects import Gate, RejectFile
 from tercet.rows.settings import RowSettings
@@ -163,6 +164,35 @@ def test_weights_are_the_shares_of_sources(tmp_path):
     assert {seen[f"b{i}"] for i in range(30)} == {9}
 
 
+@pytest.mark.parametrize("one_source_per_batch", [False, True])
+@pytest.mark.parametrize(
+    ("num_rows", "weights", "batch"),
+    [
+        ([200, 100, 100], [1, 1, 1], 100),
+        ([400, 400, 400], [1, 1, 1], 400),
+        ([90, 210], [1, 999], 4),
+        ([7] * 9, [1] * 9, 7),
+    ],
+)
+def test_shares_add_up_to_whole_batches(num_rows, weights, batch, one_source_per_batch):
+    mixture = mix(num_rows, weights=weights, batch=batch, one_source_per_batch=one_source_per_batch)
+    counts = [count for lane in mixture.lanes for count in lane.counts]
+    assert sum(counts) == sum(num_rows) // batch * batch == mixture.num_batches * batch
+    unit = batch if one_source_per_batch else 1
+    for count, weight in zip(counts, weights, strict=True):
+        exact = sum(counts) / unit * weight / sum(weights)
+        assert count / unit == pytest.approx(max(exact, 1), abs=1)
+
+
+def test_no_row_is_lost_between_epochs_where_shares_are_fractions(tmp_path):
+    sources = [{"path": pairs(tmp_path, name, num), "weight": 1} for name, num in (("a", 20), ("b", 10), ("c", 10))]
+    got = flat(anchors(open_rows(sources, kind="triplets").batches(batch=10, seed=0, epochs=3)))
+    seen = Counter(got)
+    for name, num in (("a", 20), ("b", 10), ("c", 10)):
+        times = [seen[f"{name}{i}"] for i in range(num)]
+        assert max(times) - min(times) <= 1
+
+
 def test_a_batch_can_have_rows_of_one_source_only(tmp_path):
     sources = [pairs(tmp_path, "a", 12), pairs(tmp_path, "b", 9), pairs(tmp_path, "c", 2)]
     rows = open_rows({"sources": sources, "mixing": "one_source_per_batch"}, kind="triplets")
@@ -236,14 +266,15 @@ def test_twins_are_no_duplicates_of_themselves(tmp_path):
     assert all(len({row.anchor for row in batch}) == 2 for batch in got)
 
 
-def test_a_text_that_is_too_frequent_is_left_out_in_part_and_counted(tmp_path):
+def test_a_text_that_is_too_frequent_is_left_out_in_part_and_counted(tmp_path, caplog):
     path = tmp_path / "a.jsonl"
     records = [{"anchor": "same" if i % 4 == 0 else f"a{i}", "positive": f"p{i}"} for i in range(400)]
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     rows = open_rows({"sources": [path], "no_duplicates": True}, kind="triplets")
     batches = rows.batches(batch=20, seed=0, epochs=2)
     assert all(sum(row.anchor == "same" for row in batch) <= 1 for batch in batches)
-    assert batches.num_left_out > 0
+    assert batches.num_left_out > 1
+    assert caplog.text.count("too many others and are left out") == 1
     assert len(batches.state()["lanes"][0]["waiting"]) <= 80
 
 

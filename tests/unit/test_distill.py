@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tercet import Encoder
+from tercet import Encoder, InputError
 from tercet.objectives.batch import text_key
 from tercet.objectives.compute import ComputeSettings
 from tercet.objectives.distill import (
@@ -205,6 +205,30 @@ class TestRememberedVectors:
         again.add(lambda: TEXTS, label="")
         assert embedded == TEXTS[7:]
         np.testing.assert_allclose(again(keys_of(TEXTS).numpy()), tiny("t5").embed(TEXTS), atol=1e-3)
+
+    def test_two_runs_that_fill_a_folder_at_once_do_not_lose_each_others_vectors(self, tiny, tmp_path, monkeypatch):
+        monkeypatch.setattr(remembered, "_SHARD_TEXTS", 5)
+        encoder, other = tiny("t5"), tiny("t5")
+        embed_each, theirs = encoder.embed_each, [*TEXTS[:3], *TEXTS[12:16]]  # begins with our first text
+
+        def meanwhile(*args, **more):
+            yield from embed_each(*args, **more)
+            RememberedVectors(tmp_path / "empty", other, precision="exact").add(lambda: theirs, label="")
+            for shard in (tmp_path / "empty").rglob("*.npy"):  # which the other run made of what it saw at its start
+                shard.replace(tmp_path / "shared" / shard.relative_to(tmp_path / "empty"))
+
+        monkeypatch.setattr(encoder, "embed_each", meanwhile)
+        store = RememberedVectors(tmp_path / "shared", encoder, precision="exact")
+        store.add(lambda: TEXTS[:12], label="")
+        texts = TEXTS[:16]
+        np.testing.assert_allclose(store(keys_of(texts).numpy()), other.embed(texts), atol=1e-3)
+
+    def test_a_text_without_a_vector_does_not_get_that_of_another(self, tiny, tmp_path):
+        store = RememberedVectors(tmp_path, tiny("t5"), precision="exact")
+        store.add(lambda: TEXTS[:7], label="")
+        for wanted, num in ((TEXTS[:9], 2), (TEXTS[7:], len(TEXTS) - 7)):
+            with pytest.raises(InputError, match=f"{num} texts have no vector"):
+                store(keys_of(wanted).numpy())
 
     def test_a_broken_shard_is_made_again(self, tiny, tmp_path, caplog, monkeypatch):
         monkeypatch.setattr(remembered, "_SHARD_TEXTS", 5)

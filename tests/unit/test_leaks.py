@@ -1,13 +1,14 @@
 """The leak check, on files in the formats of the evaluation data."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
 
 from tercet import InputError
 from tercet.leaks import find_leaks
-from tercet.recipe import read_recipe
+from tercet.recipe import make_recipe, read_recipe
 from tercet.rows.sources import open_rows
 from tercet.rows.words import as_words, texts_below
 
@@ -51,6 +52,18 @@ def test_a_part_of_a_text_is_no_leak(recipe, data):
     assert leaks.num_found == 0
 
 
+@pytest.mark.parametrize(
+    "text", ["一个男人正在公园里弹吉他。", "男の人がギターを弾いています。", "แมวนอนรอปลา"], ids=["zh", "ja", "th"]
+)
+def test_texts_of_scripts_without_blanks_are_found_too(recipe, data, tmp_path, text):
+    (data / "other.txt").write_text(f"{text}\n无\n")
+    found = recipe((text, "nothing of the kind here"), ("Two cats sleep at noon", "无"))
+    (leaks,) = find_leaks(found, data).values()
+    assert (leaks.num_found, leaks.num_texts, leaks.num_short) == (1, 3, 1)
+    rows = open_rows({"sources": [tmp_path / "rows.tsv"], "leaks": [data]}, kind="triplets")
+    assert [row.anchor for row in rows] == ["Two cats sleep at noon"]
+
+
 def test_an_empty_folder_is_refused(recipe, tmp_path):
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match="holds no evaluation texts"):
@@ -81,6 +94,61 @@ def test_the_check_does_not_find_what_a_recipe_leaves_out(recipe, data, tmp_path
         (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
         (leaks,) = find_leaks(read_recipe(tmp_path / "recipe.yaml"), data).values()
         assert leaks.num_found == num
+
+
+@pytest.fixture
+def found(data, tmp_path):
+    """Return a function that counts what is found of some stages, which read files of the test's folder."""
+
+    def find(*stages):
+        loop = {"batch": 2, "steps": 1, "learning_rate": 1e-3}
+        given = [
+            {"name": f"s{n}", kind: settings if kind == "synthesize" else {**loop, **settings}}
+            for n, (kind, settings) in enumerate(stages)
+        ]
+        recipe = make_recipe({"start": "x", "stages": given}, default_name="x")
+        return {Path(path).name: leaks.num_found for path, leaks in find_leaks(recipe, data).items()}
+
+    return find
+
+
+@pytest.mark.parametrize(("kind", "num"), [("contrast", 1), ("classify", 3), ("synthesizer", 2)])
+def test_rows_are_read_as_the_stage_reads_them(found, tmp_path, kind, num):
+    (tmp_path / "nli.tsv").write_text(
+        "premise\thypothesis\tlabel\n"
+        "Here is the first premise.\tSomebody makes music at home.\tentailment\n"
+        "Here is the first premise.\tTwo dogs run on snow!\tneutral\n"
+        "Here is the second premise.\tA man plays the guitar.\tcontradiction\n"
+    )
+    assert found((kind, {"rows": str(tmp_path / "nli.tsv")})) == {"nli.tsv": num}
+
+
+def test_sentences_that_triplets_are_made_of_are_looked_for(found, data, tmp_path):
+    (tmp_path / "in.txt").write_text(
+        "A man plays the guitar.\nTwo cats sleep at noon.\nSomething else is going on here.\n"
+    )
+    stage = {"sentences": str(tmp_path / "in.txt"), "model": "x", "min_premise_words": 4}
+    later = ("contrast", {"rows": "@s0"})
+    assert found(("synthesize", stage), later) == {"in.txt": 1}
+    assert found(("synthesize", {**stage, "leaks": [str(data)]}), later) == {"in.txt": 0}
+
+
+def test_bad_rows_that_a_stage_leaves_out_are_no_error(found, tmp_path):
+    (tmp_path / "bad.tsv").write_text("anchor\tpositive\nA man plays the guitar\tmusic\n\tmusic\n")
+    rejects = tmp_path / "rejects.jsonl"
+    rows = {"sources": [str(tmp_path / "bad.tsv")], "on_error": "skip", "max_bad_fraction": 1, "rejects": str(rejects)}
+    assert found(("contrast", {"rows": rows})) == {"bad.tsv": 1}
+    assert not rejects.exists()
+
+
+def test_every_way_in_which_a_file_is_read_counts(found, tmp_path):
+    (tmp_path / "a.en").write_text("A man plays the guitar.\n")
+    (tmp_path / "a.fr").write_text("How did cafés begin in Paris?\n")
+    lines = ("contrast", {"rows": str(tmp_path / "a.en")})
+    rows = {"path": str(tmp_path / "a.en"), "translations": str(tmp_path / "a.fr")}
+    aligned = ("parallel", {"rows": rows, "design": "multilingual"})
+    assert found(lines) == {"a.en": 1}
+    assert found(lines, aligned) == found(aligned, lines) == {"a.en": 2}
 
 
 def test_other_evaluation_texts_are_other_rows(recipe, data, tmp_path):

@@ -146,6 +146,22 @@ class TestTmx:
         assert list(skipped) == UNITS[:2]
         assert skipped.describe()["sources"][0]["num_bad"] == 2
 
+    def test_units_on_one_line_are_counted_one_by_one(self, tmp_path):
+        texts = ["one", "", "", "four"]
+        units = "".join(
+            f'<tu><tuv lang="en"><seg>{text}</seg></tuv><tuv lang="zh"><seg>{i}</seg></tuv></tu>'
+            for i, text in enumerate(texts)
+        )
+        path, rejects = tmp_path / "a.tmx", tmp_path / "rejects.jsonl"
+        path.write_text(f'<tmx><header srclang="en"/><body>{units}</body></tmx>')
+        settings = {"sources": [str(path)], "on_error": "skip", "rejects": rejects}
+        rows = open_rows({**settings, "max_bad_fraction": 0.5}, kind="parallel")
+        counts = rows.describe()["sources"][0]
+        assert (counts["num_read"], counts["num_bad"], counts["num_rows"]) == (4, 2, 2)
+        assert len(rejects.read_text().splitlines()) == 2
+        with pytest.raises(InputError, match="2 of 4 rows are bad"):
+            open_rows(settings, kind="parallel")
+
     @pytest.mark.parametrize(
         "declared",
         [
@@ -249,6 +265,17 @@ def test_duplicates_are_found_across_sources_and_only_among_pairs_that_stay(tmp_
     assert [row.target for row in rows] == ["一", "壹", "二"]
     counts = [source["num_left_out_by_duplicates"] for source in rows.describe()["sources"]]
     assert counts == [0, 1]
+
+
+def test_a_pair_that_a_share_leaves_out_makes_no_other_one_a_duplicate(tmp_path):
+    lines = [f"one {i}\t一 {i}" for i in range(200)]
+    first, second = (write(tmp_path / name, "en\tzh", *lines) for name in ("a.tsv", "b.tsv"))
+    sources = [{"path": first, "share": 0.2}, second]
+    rows = open_rows({"sources": sources, "clean": {"duplicates": True}}, kind="parallel")
+    assert sorted(row.source for row in rows) == sorted(line.split("\t")[0] for line in lines)
+    part, whole = rows.describe()["sources"]
+    assert part["num_rows"] + part["num_not_chosen"] == 200
+    assert whole["num_left_out_by_duplicates"] == part["num_rows"] > 0
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,11 @@ def test_values_are_set_by_path(read):
         ("stages.qa.steps=5", r"^stages\.qa\.contrast: exactly one of steps and epochs"),
         ("stages.qa.rows=[]", r"^stages\.qa\.contrast\.rows\.sources: "),
         ("stages.qa.rows.sources=[]", r"'sources' is no place in a list\. Take a number below 2"),
+        (
+            "stages.qa.rows.0.weight=2",
+            r"^--set stages\.qa\.rows\.0\.weight=2: 'eli5\.jsonl' has no settings of its own",
+        ),
+        ("stages.qa.rows.0.columns.anchor=x", r"^--set stages\.qa\.rows\.0\.columns\.anchor=x: 'eli5\.jsonl' has no"),
         ("stages.qa.rows=null", r"^stages\.qa\.contrast\.rows None: "),
         ("stages.nli.evaluate.evry=2", r"^stages\.nli\.contrast\.evaluate\.evry: there is no such.*: every\."),
         ("stages.nli.lora.rang=2", r"^stages\.nli\.contrast\.lora\.rang: there is no such.*: rank\."),
@@ -116,6 +121,24 @@ def test_values_are_set_by_path(read):
 def test_what_does_not_fit_is_refused_with_its_path(read, change, message):
     with pytest.raises(SettingError, match=message):
         read(TWO_STAGES, change)
+
+
+def test_a_stage_without_a_name_is_called_by_its_kind(read):
+    content = {
+        "start": "t5-base",
+        "stages": [{"contrast": {"rows": "a.tsv", "batch": 8, "steps": 1, "learning_rate": 1}}],
+    }
+    recipe = read(yaml.safe_dump(content), "stages.contrast.batch=9", "stages.contrast.contrast.steps=2")
+    assert (recipe.stages[0].settings.batch, recipe.stages[0].settings.steps) == (9, 2)
+    with pytest.raises(SettingError, match=r"^stages\.classify: there is no such stage\. .*one of: contrast"):
+        read(yaml.safe_dump(content), "stages.classify.batch=9")
+
+
+@pytest.mark.parametrize(("task", "num"), [("sts", 7), ("STSB-dev, SICK-R", 2)])
+def test_one_task_selects_and_no_group(read, task, num):
+    recipe = read(TWO_STAGES, f"stages.nli.evaluate.task={task}")
+    with pytest.raises(SettingError, match=rf"^stages\.nli\.evaluate\.task '{task}': is {num} tasks.*Take one of: ST"):
+        check_tasks(recipe)
 
 
 @pytest.mark.parametrize(("text", "problem"), [("a: [", "is not YAML"), ("- 1", "is not a mapping"), ("", "mapping")])

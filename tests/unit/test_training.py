@@ -4,13 +4,16 @@ import itertools
 import json
 import logging
 import math
+from datetime import timedelta
 
 import pytest
 import torch
+from accelerate import PartialState
 from torch import nn
 
 from tercet import DivergedError, SettingError
 from tercet.training.loop import StepResult, train
+from tercet.training.processes import Processes
 from tercet.training.settings import DevSettings, LoopSettings
 
 NUM_STEPS = 12
@@ -355,6 +358,20 @@ def test_the_gradient_is_clipped_as_torch_does_it(tmp_path, limit):
     scale = min(1.0, (limit or math.inf) / seen["norm"])
     for name, gradient in seen["grads"].items():
         torch.testing.assert_close(gradient, seen["before"][name] * scale)
+
+
+def test_processes_wait_for_one_another_as_long_as_one_may_work_alone(monkeypatch):
+    alone = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 0}
+    for name, value in alone.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(PartialState, "_shared_state", {})
+    try:
+        Processes.start()
+        group = torch.distributed.group.WORLD._get_backend(torch.device("cpu"))
+        assert group.options._timeout > timedelta(days=7)
+        torch.distributed.barrier()
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_epochs_take_as_many_steps_as_there_are_batches(tmp_path, whole):

@@ -124,6 +124,18 @@ def test_a_row_may_have_several_negatives_in_columns_or_in_a_list(tmp_path):
     assert rows_of(write(tmp_path / "c.jsonl", later))[1].negatives == ("x", "c", "d")
 
 
+def test_negatives_count_though_the_first_rows_have_none(tmp_path):
+    pair, triplet = {"anchor": "a", "positive": "b"}, {"positive": "d", "anchor": "c", "negative": "e"}
+    path = write(tmp_path / "rows.jsonl", [pair, triplet, pair])
+    wanted = [Triplet("a", "b"), Triplet("c", "d", ("e",)), Triplet("a", "b")]
+    rows = open_rows(path, kind="triplets")
+    assert [*rows] == wanted
+    source = rows.describe()["sources"][0]
+    assert (source["kind"], source["columns"]["negative"]) == ("triplets", ["negative"])
+    assert sorted(map(str, next(rows.batches(batch=3, seed=0, epochs=1)))) == sorted(map(str, wanted))
+    assert rows_of({"path": path, "kind": "pairs"})[1] == Triplet("c", "d")
+
+
 def test_columns_can_be_named(tmp_path):
     dotted = write(tmp_path / "dotted.jsonl", [{"text.a": "a", "text.b": "b"}])
     columns = {"anchor": "text.a", "positive": "text.b"}
@@ -297,6 +309,7 @@ def test_a_score_must_be_a_number(tmp_path, score):
             "triplets",
             "'score' may say that some rows are no positives",
         ),
+        ({"source": "a", "target": "b", "score": 1}, "parallel", "To take all of them name the kind: kind: parallel."),
         ({"title": "a", "query": "b", "answer": "c"}, "triplets", "has 'title' and 'query' for 'anchor'"),
         ({"anchor": "a", "positive": "b"}, "scored", "are not known. Name them: columns: {a: ..., b: ..., score"),
     ],
@@ -313,6 +326,8 @@ def test_columns_that_are_not_known_are_named(tmp_path, record, kind, message):
 def test_a_named_kind_takes_pairs_in_spite_of_their_scores(tmp_path):
     path = write(tmp_path / "a.jsonl", [{"sentence1": "a", "sentence2": "b", "score": 1}])
     assert rows_of({"path": path, "kind": "pairs"}) == [Triplet("a", "b")]
+    other = write(tmp_path / "b.jsonl", [{"source": "a", "target": "b", "score": 1}])
+    assert rows_of({"path": other, "kind": "parallel"}, "parallel") == [ParallelPair("a", "b")]
     with pytest.raises(SettingError, match="kind 'pairs' gives no scored"):
         rows_of({"path": path, "kind": "pairs"}, "scored")
 
@@ -426,7 +441,7 @@ def test_the_description_has_hashes_and_what_was_chosen(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"sources": ["a"], "shufle": True}, "rows.shufle: there is no such setting"),
+        ({"sources": ["a"], "shufle": True}, "rows.shufle: there is no such setting. Known here: shuffle"),
         ({"sources": [{"path": "a", "wieght": 2}]}, "rows.sources.0.wieght: there is no such setting"),
         ({"sources": [{"path": "a", "weight": 0}]}, "rows.sources.0.weight 0: "),
         ({"sources": [{"path": "a", "columns": {"anker": "x"}}]}, "columns.anker: there is no such field"),
@@ -437,6 +452,7 @@ def test_the_description_has_hashes_and_what_was_chosen(tmp_path):
         ({"sources": [{"path": "a", "weight": 1}, "b"]}, "some sources have a weight and some have none"),
         ({"sources": ["a", {"path": "hub:b/c", "stream": True}]}, "give each source a weight"),
         ({"sources": []}, "rows.sources: "),
+        ({"on_error": "skip"}, "rows.sources: is missing. Give it a value."),
         ({"sources": ["a"], "max_bad_fraction": 2}, "rows.max_bad_fraction 2: "),
         (3, "rows 3: "),
     ],

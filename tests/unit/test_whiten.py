@@ -1,11 +1,14 @@
 """Whitening against the same done by numpy on the vectors."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from tercet import Encoder, SettingError
 from tercet.pipeline import run_recipe
 from tercet.recipe import read_recipe
+from tercet.rows import sources
 from tercet.stages.whiten import whiten
 
 TEXTS = [
@@ -42,17 +45,47 @@ def test_an_encoder_that_ends_without_a_projection_is_refused(tiny):
         whiten(tiny("t5"), np.eye(3, dtype=np.float32), 0.2)
 
 
-def test_the_stage_does_the_same_and_stores_what_it_was_told(tiny, tmp_path):
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs the stage on texts, from `tmp_path / "start"`."""
+
+    def go(texts, *changes):
+        (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts))
+        (tmp_path / "recipe.yaml").write_text(
+            f"start: {tmp_path}/start\nstages: [{{name: even, whiten: {{rows: {tmp_path}/texts.txt}}}}]\n"
+        )
+        return run_recipe(read_recipe(tmp_path / "recipe.yaml", changes=changes), tmp_path / "run")
+
+    return go
+
+
+def test_the_stage_does_the_same_and_stores_what_it_was_told(tiny, run, tmp_path):
     start = tiny("t5", projection=8)
     start.save(tmp_path / "start")
-    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
-    (tmp_path / "recipe.yaml").write_text(
-        f"start: {tmp_path}/start\n"
-        f"stages: [{{name: even, whiten: {{rows: {tmp_path}/texts.txt, power: 0.3, weights: float16}}}}]\n"
-    )
-    result = run_recipe(read_recipe(tmp_path / "recipe.yaml"), tmp_path / "run")
+    result = run(TEXTS, "stages.even.power=0.3", "stages.even.weights=float16")
     whiten(start, start.embed(TEXTS), 0.3)
     encoder = Encoder.load(result.encoder)
     np.testing.assert_allclose(encoder.embed(TEXTS), start.embed(TEXTS), atol=5e-3)
     assert result.stages[0].notes["num_texts"] == len(TEXTS)
     assert str(encoder.dtype) == "torch.float16"
+
+
+def test_all_rows_are_drawn_from_however_many_there_are(tiny, run, tmp_path):
+    tiny("t5", projection=8).save(tmp_path / "start")
+    texts = [f"{text} {letter}" for text in TEXTS for letter in "ab"]
+    assert run(texts).stages[0].notes["num_texts"] == len(texts) == 1280
+
+
+@pytest.mark.parametrize("change", ["lora={}", "dropout=0.1"])
+def test_settings_of_training_are_refused(run, change):
+    with pytest.raises(SettingError, match=r"^stages\.even\.whiten\.\w+: there is no such setting"):
+        run(TEXTS, f"stages.even.{change}")
+
+
+def test_a_stream_is_refused_by_what_can_be_done_about_it(tiny, run, tmp_path, monkeypatch):
+    tiny("t5", projection=8).save(tmp_path / "start")
+    monkeypatch.setattr(
+        sources, "HubRecords", lambda name, **_: SimpleNamespace(commit="first", names=("text",), use=len)
+    )
+    with pytest.raises(SettingError, match=r"^stages\.even\.rows: are streamed, without end\. Set stream: false"):
+        run(TEXTS, 'stages.even.rows={"path": "hub:some/texts", "stream": true}')

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tercet.encoder.shapes import shape_names
 from tercet.errors import ModelError
+from tercet.files import sha256_of_folder
 
 FRESH = "random:"
 
@@ -30,6 +31,7 @@ EMBEDDED: dict[str, Callable[[], Path]] = {"mini": _mini, "minilm": _minilm}
 
 # What a model folder is made of; never code, never a pickle unless it is asked for.
 _HUB_FILES = ["*.json", "*.model", "*.txt"]
+_PICKLES = "pytorch_model*.bin"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -65,6 +67,24 @@ def find_folder(name: str, *, revision: str | None = None, weights: bool = True,
             "Take a safetensors release, or set convert_pickle=True to convert them once (weights only)."
         )
     return folder
+
+
+def sha256_of_model(folder: Path, *, weights: bool = True, pickles: bool = False) -> str:
+    """Return one SHA-256 over the files of a model's folder that are read, whatever other programs keep beside them.
+
+    Args:
+        folder: The folder.
+        weights: Whether weights are read; a tokenizer has none.
+        pickles: Whether pickled weights may be converted: those that are there count, and not what they become.
+    """
+
+    def is_read(file: Path) -> bool:
+        if file.suffix not in (".safetensors", ".bin"):
+            return any(map(file.match, _HUB_FILES))
+        pickled = pickles and any(file.parent.glob(_PICKLES))
+        return weights and (file.match(_PICKLES) if pickled else file.suffix == ".safetensors")
+
+    return sha256_of_folder(folder, of=is_read)
 
 
 def _fetch(name: str, revision: str | None, *, patterns: list[str]) -> Path:

@@ -1,5 +1,6 @@
 """Batches of rows, and the position from which they can go on."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -7,6 +8,8 @@ from tercet.errors import InputError
 from tercet.rows.kinds import Row, texts_of
 from tercet.rows.mixing import Lane, Mixture, Slot
 from tercet.rows.stores import Feed
+
+logger = logging.getLogger("tercet")
 
 T = TypeVar("T")
 
@@ -147,6 +150,8 @@ class _Queue:
             if len(self._waiting) < _MAX_WAITING * self._lane.batch:
                 self._waiting.append((slot, row))
             else:
+                if not self.num_left_out:
+                    logger.warning("rows: some share a text with too many others and are left out. Lower the batch.")
                 self.num_left_out += 1
             if num_clashes > self._lane.batch * max(self._lane.num_batches, _MANY):
                 raise InputError(

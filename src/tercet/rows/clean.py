@@ -99,7 +99,7 @@ class Cleaner:
         return bool(_MARKUP.search(pair.source) or _MARKUP.search(pair.target))
 
     def _is_uneven(self, pair: ParallelPair) -> bool:
-        shorter, longer = sorted(map(_num_words, (pair.source, pair.target)))
+        shorter, longer = sorted(map(num_words, (pair.source, pair.target)))
         return longer > (self._settings.length_ratio or 1) * shorter
 
     def _is_foreign(self, pair: ParallelPair) -> bool:
@@ -121,5 +121,6 @@ def script_share(text: str, language: str) -> float:
     return sum(map(bool, map(_OF_SCRIPT[language].match, words))) / len(words) if words else 1.0
 
 
-def _num_words(text: str) -> int:
+def num_words(text: str) -> int:
+    """Return how many words a text has; a Chinese, Japanese or Thai character counts as one."""
     return len(_WORD.findall(text))

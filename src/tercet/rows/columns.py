@@ -79,7 +79,7 @@ def choose_kind(names: Sequence[str], *, wanted: RowKind, given: Columns) -> Fil
             if kind in ("pairs", "parallel") and judged and not given:
                 raise UnknownColumns(
                     f"has the columns {', '.join(names)}, and {judged[0]!r} may say that some rows are no positives. "
-                    "To take all of them name the kind: kind: pairs."
+                    f"To take all of them name the kind: kind: {kind}."
                 )
             return kind
     raise UnknownColumns(

@@ -107,7 +107,18 @@ def mix(
         shares = np.array(weights or [1.0]) / sum(weights or [1.0])
         total = _STREAM_EPOCH * batch if streamed else sum(known) // batch * batch or sum(known)
         unit = batch if one_source_per_batch else 1
-        counts = [max(1, round(total / unit * share)) * unit for share in shares]
+        counts = [part * unit for part in _parts(total // unit, shares)]
     if one_source_per_batch:
         return Mixture(tuple(Lane((i,), (count,), min(batch, count)) for i, count in enumerate(counts)))
     return Mixture((Lane(tuple(range(len(counts))), tuple(counts), min(batch, sum(counts))),))
+
+
+def _parts(num: int, shares: NDArray[np.float64]) -> list[int]:
+    """Divide a number by shares into parts of at least 1 that add up to it, by the largest remainders."""
+    wanted = num * shares
+    parts = np.maximum(wanted.astype(np.int64), 1)
+    while parts.sum() < num:
+        parts[np.argmax(wanted - parts)] += 1
+    while parts.sum() > max(num, len(parts)):
+        parts[np.argmax(np.where(parts > 1, parts - wanted, -np.inf))] -= 1
+    return [int(part) for part in parts]

@@ -25,6 +25,8 @@ class BadRecord(Exception):
 class RecordReader:
     """Makes rows of the records of one source; the first record decides what the source holds.
 
+    But pairs are triplets from the first one on that has a negative, where it was not said that they are pairs.
+
     Args:
         wanted: What rows it is to give.
         kind: What the source holds; by its columns where None.
@@ -43,8 +45,8 @@ class RecordReader:
         self.wanted = wanted
         self.kind = kind
         self.columns: dict[str, tuple[str, ...]] = {}
-        """The columns of each field, as they are in the first record."""
-        self._given = columns or {}
+        """The columns of each field, as they are in the first record (or the first with a negative)."""
+        self._given, self._is_chosen = columns or {}, kind is None
         self._labels = {**{name: name for name in LABELS}, **(labels or {})}
         self._getters: dict[tuple[str, ...], Callable[[dict[str, Any]], Values]] = {}
         self._make: Callable[..., list[Row]] = self._labelled
@@ -82,6 +84,11 @@ class RecordReader:
         if not self.columns:
             self.columns = bound
             self._make = _MAKERS.get((self.wanted, self.kind), self._labelled)
+        elif self._is_chosen and self.wanted == "triplets" and self.kind == "pairs":
+            with_negatives = bind("triplets", names, given)
+            if with_negatives["negative"]:  # only the rows before had none
+                self.kind, self.columns = "triplets", with_negatives
+                return with_negatives
         return bound
 
     def _add_getter(self, names: tuple[str, ...], bound: dict[str, tuple[str, ...]]) -> None:

@@ -56,7 +56,7 @@ class Gate:
         self.counts |= {_LEFT_OUT + rule: 0 for rule in rules}
         self._skip = settings.on_error == "skip"
         self._max_bad_fraction = settings.max_bad_fraction
-        self._last_line = 0
+        self._last_place = -1
 
     def rows(self, entries: Iterable[Entry], reject: Callable[[Reject], None]) -> Iterator[tuple[Entry, list[Row]]]:
         """Yield the entries that give rows. What is read a second time is not counted again.
@@ -75,11 +75,11 @@ class Gate:
                 raise RowError(f"{self.name}:{entry.line}: {error}") from error
             if problem and not self._skip:
                 raise RowError(f"{self.name}:{entry.line}: {problem} Or leave such rows out: on_error: skip.")
-            rule = self._rule(found)
-            found = [] if rule else found
             chosen = self._share == 1 or not found or _is_chosen(found[0], self._share)
-            if entry.line > self._last_line:
-                self._last_line = entry.line
+            rule = self._rule(found) if chosen else None  # what a share leaves out is no earlier pair either
+            found = [] if rule else found
+            if entry.place > self._last_place:  # several units of a TMX may be on one line
+                self._last_place = entry.place
                 self._count(found, problem, rule, chosen)
                 if problem:
                     reject({"file": self.name, "line": entry.line, "reason": problem, "raw": _raw(entry)})

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from tercet.errors import SettingError
+from tercet.checked import checked
 from tercet.rows.clean import CleanSettings
 from tercet.rows.columns import FIELDS, FileKind
 from tercet.rows.formats import Format
@@ -175,12 +175,4 @@ class RowSettings(_Settings):
         Raises:
             SettingError: A key is unknown or a value does not fit; the message has the key's path.
         """
-        try:
-            return cls.model_validate(value)
-        except ValidationError as error:
-            first = error.errors()[0]
-            path = ".".join([where, *(str(part) for part in first["loc"])])
-            if first["type"] == "extra_forbidden":
-                raise SettingError(f"{path}: there is no such setting. Check its name.") from error
-            given = "" if isinstance(first["input"], dict | list) else f" {first['input']!r}"
-            raise SettingError(f"{path}{given}: {first['msg'].removeprefix('Value error, ')}.") from error
+        return checked(cls, value, [where])

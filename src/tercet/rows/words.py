@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tercet.errors import InputError
+from tercet.rows.clean import num_words
 from tercet.rows.entries import unreadable
 from tercet.rows.formats import format_of, read_records
 
@@ -32,7 +33,12 @@ def texts_below(path: Path) -> set[str]:
 
 def is_any_known(texts: Iterable[str], known: Set[str]) -> bool:
     """Return whether one of some texts is among those that `texts_below` found; short ones are not looked for."""
-    return any(words in known for words in map(as_words, texts) if words.count(" ") + 1 >= LEAST_WORDS)
+    return any(words in known and is_looked_for(words) for words in map(as_words, texts))
+
+
+def is_looked_for(words: str) -> bool:
+    """Return whether a text, as words, has enough of them; a Chinese, Japanese or Thai character counts as one."""
+    return num_words(words) >= LEAST_WORDS
 
 
 def as_words(text: str) -> str:

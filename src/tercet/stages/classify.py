@@ -19,4 +19,4 @@ class _Classify(TrainedEncoder):
         return NliClassifier(encoder, compute=self.settings, gather=gather, seed=self.context.seed)
 
 
-KIND = Kind(ClassifyStage, _Classify, output="encoder")
+KIND = Kind(ClassifyStage, _Classify, output="encoder", rows=_Classify.row_kind)

@@ -125,4 +125,4 @@ def fit_width(encoder: Encoder, width: int, *, seed: int) -> None:
         head.mlp = Dense(head.in_width, width, bias=True, activation="tanh").to(encoder.device)
 
 
-KIND = Kind(ParallelStage, _Parallel, output="encoder")
+KIND = Kind(ParallelStage, _Parallel, output="encoder", rows=_Parallel.row_kind)

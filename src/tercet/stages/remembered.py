@@ -1,5 +1,6 @@
 """Vectors of texts that an encoder computes once and for all: on disk, in shards, for every stage and run that asks."""
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.encoder import Encoder, Vectors
+from tercet.errors import InputError
 from tercet.files import atomic_write, target_errors
 from tercet.objectives.batch import text_key
 from tercet.progress import progress_bar
@@ -70,8 +72,15 @@ class RememberedVectors:
         return keys
 
     def __call__(self, keys: Keys) -> Vectors:
-        """Return the vectors of texts by their keys, which have been added before."""
-        places = self._order[np.searchsorted(self._keys, keys)]
+        """Return the vectors of texts by their keys, which have been added before.
+
+        Raises:
+            InputError: One has no vector any more: somebody removed a shard.
+        """
+        first, behind = (np.searchsorted(self._keys, keys, side=side) for side in ("left", "right"))
+        if num_missing := np.count_nonzero(first == behind):
+            raise InputError(f"{self._folder}: {num_missing:,} texts have no vector here any more. Run it again.")
+        places = self._order[first]
         numbers = np.searchsorted(self._ends, places, side="right")
         vectors = np.empty((len(keys), self.dim), np.float32)
         for number in np.unique(numbers):
@@ -86,7 +95,8 @@ class RememberedVectors:
         shard["vector"] = vectors
         with target_errors(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(self._folder / f"{shard['key'][0].tobytes().hex()}.npy") as stream:
+        name = hashlib.sha256(shard["key"].tobytes()).hexdigest()  # another run's shard may begin with the same text
+        with atomic_write(self._folder / f"{name}.npy") as stream:
             np.save(stream, shard)
 
     def _open(self) -> None:

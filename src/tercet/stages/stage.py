@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from tercet.encoder import Encoder
-from tercet.encoder.names import FRESH, find_folder
-from tercet.files import sha256_of_folder
+from tercet.encoder.names import FRESH, find_folder, sha256_of_model
+from tercet.rows.columns import RowKind
 from tercet.tasks.task import Task
 from tercet.training.loop import Evaluate, Measure
 from tercet.training.processes import Processes
@@ -58,18 +58,16 @@ class Context:
         """Return where a model or file is: `@NAME` is the output of an earlier stage, all else stands for itself."""
         return str(self.outputs[name.removeprefix(REFERENCE)].path) if name.startswith(REFERENCE) else name
 
-    def describe_model(self, name: str, **where: Any) -> dict[str, str]:
-        """Return what decides a model: the stage that makes it, its shape, or its files.
-
-        Args:
-            name: The model's name.
-            **where: See `find_folder`.
-        """
+    def describe_model(
+        self, name: str, *, revision: str | None = None, weights: bool = True, pickles: bool = False
+    ) -> dict[str, str]:
+        """Return what decides a model: the stage that makes it, its shape, or its files. See `find_folder`."""
         if name.startswith(REFERENCE):
             return {"stage": self.outputs[name.removeprefix(REFERENCE)].key}
         if name.startswith(FRESH):
             return {"shape": name.removeprefix(FRESH)}
-        return {"sha256": sha256_of_folder(find_folder(name, **where))}
+        folder = find_folder(name, revision=revision, weights=weights, pickles=pickles)
+        return {"sha256": sha256_of_model(folder, weights=weights, pickles=pickles)}
 
 
 class Work(Protocol):
@@ -90,3 +88,5 @@ class Kind:
     work: Callable[[Any, Context], Work]
     output: str
     """What the output is called in the stage's folder."""
+    rows: RowKind = "triplets"
+    """As what it reads its rows."""

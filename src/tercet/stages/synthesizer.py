@@ -92,4 +92,4 @@ def dev_scores(objective: GenerateDiscriminate, score: Score, pairs: Sequence[La
     return {"dev": 100 * accuracy - 10 * perplexity, "accuracy": 100 * accuracy, "perplexity": perplexity}
 
 
-KIND = Kind(SynthesizerStage, _Synthesizer, output=OUTPUT)
+KIND = Kind(SynthesizerStage, _Synthesizer, output=OUTPUT, rows="nli")

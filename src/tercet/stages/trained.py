@@ -54,12 +54,6 @@ class StartSettings(StageSettings):
     encoder: dict[str, Any] = Field(default={})
     """Readout, projection, prompt, max_tokens and so on; the recipe's `encoder` where a setting is not given."""
 
-    dropout: float | None = Field(default=None, ge=0, lt=1)
-    """The share of numbers that are dropped in training; as the model has it where null."""
-
-    lora: LoraSettings | None = None
-    """Train small matrices beside the transformer's own, which stay as they are; null for all weights."""
-
     def names(self) -> list[str]:
         """Return the models that the stage uses."""
         return [name for name in (self.start, self.tokenizer) if name is not None]
@@ -105,6 +99,12 @@ class LearningSettings(StartSettings, LoopSettings):
 
     batch: int = Field(ge=2)
     """How many rows make a step, over all processes."""
+
+    dropout: float | None = Field(default=None, ge=0, lt=1)
+    """The share of numbers that are dropped in training; as the model has it where null."""
+
+    lora: LoraSettings | None = None
+    """Train small matrices beside the transformer's own, which stay as they are; null for all weights."""
 
     weights: NumberFormat = "float32"
     """How the model's weights are stored; the 16-bit formats are for the last stage."""

@@ -14,8 +14,6 @@ from tercet.stages.texts import different_texts, open_texts
 from tercet.stages.trained import NumberFormat, StartSettings
 from tercet.stages.whitening import whitening
 
-_BLOCK = 1024
-
 
 class WhitenStage(StartSettings):
     """The settings of a stage that whitens an encoder's vectors, or a part of the way."""
@@ -41,6 +39,8 @@ class _Whiten:
     def __init__(self, settings: WhitenStage, context: Context) -> None:
         self._settings, self._context = settings, context
         self._rows = open_texts(settings.rows, context)
+        if self._rows.num_rows is None:
+            raise SettingError(f"stages.{context.name}.rows: are streamed, without end. Set stream: false.")
         self.inputs = {**settings.describe(context), "rows": self._rows.describe()}
 
     def run(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class _Whiten:
         if not context.processes.is_main:
             return {}
         encoder = Encoder.load(**settings.placed(context), device=str(context.processes.device), **settings.encoder)
-        batches = self._rows.batches(batch=_BLOCK, seed=context.seed, epochs=1)
+        batches = self._rows.batches(batch=1, seed=context.seed, epochs=1)  # larger ones leave the last rows out
         texts = [*islice(different_texts(row for batch in batches for row in batch), settings.max_texts)]
         variance = whiten(encoder, encoder.embed(texts, progress=context.progress), settings.power)
         encoder.dtype = getattr(torch, settings.weights)

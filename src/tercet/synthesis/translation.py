@@ -7,10 +7,9 @@ import torch
 
 from tercet.encoder.backbone import read_model
 from tercet.encoder.batches import batches_by_length
-from tercet.encoder.names import find_folder
+from tercet.encoder.names import find_folder, sha256_of_model
 from tercet.encoder.tokens import load_tokenizer
 from tercet.errors import ModelError
-from tercet.files import sha256_of_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -42,7 +41,7 @@ class Translator:
         model, missing = read_model(folder, AutoModelForSeq2SeqLM, convert_pickle=False)
         if missing:
             raise ModelError(f"{folder}: {len(missing)} weights are missing, {missing[0]} first. Take a whole model.")
-        return cls(model, load_tokenizer(folder), sha256_of_folder(folder))
+        return cls(model, load_tokenizer(folder), sha256_of_model(folder))
 
     @torch.inference_mode()
     def translate(self, texts: Sequence[str], *, num_samples: int = 1, max_new_tokens: int = 64) -> list[list[str]]:

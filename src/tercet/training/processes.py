@@ -4,12 +4,15 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 _BUCKET_BYTES = 32 * 2**20
+_PATIENCE = timedelta(days=30)
+"""How long processes wait for one another: what the main one does alone may take days."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Processes:
         """Join the other processes, where `torchrun` or `accelerate launch` started several."""
         from accelerate import PartialState
 
-        state = PartialState(cpu=not torch.cuda.is_available())
+        state = PartialState(cpu=not torch.cuda.is_available(), timeout=_PATIENCE)
         wants_shards = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("1", "true")
         world = state.num_processes
         return cls(state.process_index, world, state.device, shards=wants_shards and world > 1)

@@ -1,0 +1,105 @@
+"""Runs of recipes in their folders: what is done again, and what is not."""
+
+import shutil
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from tercet.pipeline import run_recipe
+from tercet.recipe import read_recipe
+from tercet.rows import sources
+from tercet.rows.entries import Entry
+
+
+@pytest.fixture
+def run(tmp_path, tiny):
+    """Return a function that runs a recipe of one stage, which starts from `tmp_path / "start"`."""
+    tiny("bert", readout="mean").save(tmp_path / "start")
+    (tmp_path / "rows.tsv").write_text("anchor\tpositive\n" + "".join(f"A man {i}\tDogs {i}\n" for i in range(8)))
+    stage = {"rows": str(tmp_path / "rows.tsv"), "batch": 4, "steps": 2, "learning_rate": 1e-3}
+    content = {"start": str(tmp_path / "start"), "stages": [{"name": "a", "contrast": stage}]}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
+
+    def go(*changes, **more):
+        return run_recipe(read_recipe(tmp_path / "recipe.yaml", changes=changes), tmp_path / "run", **more)
+
+    return go
+
+
+def is_skipped(result):
+    return result.stages[0].skipped
+
+
+def test_a_start_that_was_converted_from_pickles_is_the_same_start(run, tmp_path):
+    weights = tmp_path / "start" / "model.safetensors"
+    torch.save(load_file(weights), tmp_path / "start" / "pytorch_model.bin")
+    weights.unlink()
+    assert not is_skipped(run("convert_pickle=true"))
+    assert weights.exists()
+    assert is_skipped(run("convert_pickle=true"))
+    torch.save({name: w + 1 for name, w in load_file(weights).items()}, tmp_path / "start" / "pytorch_model.bin")
+    assert not is_skipped(run("convert_pickle=true"))
+
+
+def test_a_start_is_the_same_whatever_other_programs_keep_beside_it(run, tmp_path):
+    run()
+    (tmp_path / "start" / "README.md").write_text("What it is.")
+    (tmp_path / "start" / "pytorch_model.bin").write_bytes(b"")
+    assert is_skipped(run())
+    weights = tmp_path / "start" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"!")
+    assert not is_skipped(run())
+
+
+def test_a_tokenizer_is_the_same_with_weights_beside_it(run, tmp_path):
+    changes = ["start=random:bert-tiny", f"tokenizer={tmp_path}/words", 'encoder={"readout": "mean"}']
+    shutil.copytree(tmp_path / "start", tmp_path / "words")
+    (tmp_path / "words" / "model.safetensors").unlink()
+    run(*changes)
+    shutil.copy(tmp_path / "start" / "model.safetensors", tmp_path / "words")
+    assert is_skipped(run(*changes))
+
+
+def test_a_task_whose_data_was_missing_is_scored_when_it_has_come(run, tmp_path):
+    def go():
+        return run('evaluate=["STSB"]', data=tmp_path / "eval").results
+
+    file = tmp_path / "eval" / "senteval" / "STS" / "STSBenchmark" / "sts-test.csv"
+    file.parent.mkdir(parents=True)
+    assert go()["missing"].keys() == {"STSB"}
+    lines = [f"g\td\ty\t{i}\t{i % 6}\tDogs {i} run\tA man {i * 7 % 5}\n" for i in range(12)]
+    file.write_text("".join(lines))
+    scored = go()
+    assert scored["tasks"].keys() == {"STSB"} and not scored["missing"]
+    file.unlink()
+    assert go() == scored
+
+
+def test_another_commit_of_a_dataset_with_the_same_rows_is_the_same_input(run, monkeypatch):
+    class Dataset:
+        commit, texts = "first", "abcdefgh"
+        names, blocks = ("anchor", "positive"), None
+
+        def __init__(self, name, **_):
+            pass
+
+        def use(self, columns):
+            pass
+
+        def check_unchanged(self):
+            pass
+
+        def entries(self):
+            return (Entry(i + 1, i, self.record_at(i)) for i in range(len(self.texts)))
+
+        def record_at(self, place):
+            return {"anchor": self.texts[place], "positive": "z"}
+
+    monkeypatch.setattr(sources, "HubRecords", Dataset)
+    assert not is_skipped(run("stages.a.rows=hub:some/rows"))
+    Dataset.commit = "second"
+    assert is_skipped(run("stages.a.rows=hub:some/rows"))
+    Dataset.texts = "abcdefgi"
+    assert not is_skipped(run("stages.a.rows=hub:some/rows"))
