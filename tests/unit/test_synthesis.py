@@ -147,14 +147,23 @@ def test_a_finished_run_is_not_made_again(lines, tmp_path):
     assert content(tmp_path / "out") == before
 
 
-def test_candidates_of_other_settings_are_never_thrown_away_unasked(lines, tmp_path):
+def test_candidates_of_other_settings_are_never_thrown_away(lines, tmp_path):
     synthesize(settings(lines), tmp_path / "out", model=StandIn())
     before = content(tmp_path / "out")
     with pytest.raises(OutputError, match="other inputs or settings"):
         synthesize(settings(lines, top_p=0.5), tmp_path / "out", model=StandIn())
     assert content(tmp_path / "out") == before
-    synthesize(settings(lines, top_p=0.5), tmp_path / "out", model=StandIn(), replace=True)
-    assert content(tmp_path / "out") != before
+
+
+def test_a_folder_for_all_candidates_keeps_those_of_each_setting(lines, tmp_path, caplog):
+    kept, told = tmp_path / "kept", []
+    for top_p in (0.9, 0.5, 0.9):
+        caplog.clear()
+        audit = synthesize(settings(lines, top_p=top_p), tmp_path / "out", candidates=kept, model=StandIn())
+        assert len([*(tmp_path / "out" / audit["candidates"]).glob("*.parquet")]) == 7
+        told.append("they are kept" in caplog.text)
+    assert told == [False, True, False]
+    assert len([*kept.iterdir()]) == 2 and len([*kept.rglob("*.parquet")]) == 14
 
 
 # Filtering again.

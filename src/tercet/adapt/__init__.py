@@ -167,7 +167,7 @@ class _Adaptation:
         after = store_of(adapted, label="after", progress=self.progress)
         sources = [source.model_copy(update={"path": str(triplets)}) for source in self.plan.held_out.sources]
         held_out = self.plan.held_out.model_copy(update={"sources": sources})
-        pool = pool_of(self.out / RUN / "candidates" / self.plan.recipe.stages[0].name)
+        pool = pool_of(folder / audit["candidates"])
         findings = Findings(
             command=self.request.command(self.out, self.data),
             recipe=self.plan.recipe,

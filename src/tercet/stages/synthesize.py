@@ -55,7 +55,6 @@ class _Synthesize:
             candidates=self._candidates,
             sentences=self._sentences,
             seed=context.seed,
-            replace=True,
             progress=context.progress,
         )
         return {"num_triplets": audit["num_triplets"]}
