@@ -474,7 +474,9 @@ def test_empty_files_are_errors_and_not_tracebacks(tmp_path):
     write(tmp_path, "zh_stsb/sts-b-test.txt", "")
     write(tmp_path, "biosses/pairs.tsv", "")
     write(tmp_path, "mine.jsonl", '{"sentence1": "a", "sentence2": "b", "score": [1]}\n')
-    for task in ("ZH-STSB", "BIOSSES", f"scored:{tmp_path / 'mine.jsonl'}"):
+    write(tmp_path, "askubuntu/text_tokenized.txt", "1\ta\tb\n2\tc\td\n")
+    write(tmp_path, "askubuntu/test.txt", "1\t\t2\t0.5\n")
+    for task in ("AskUbuntu", "ZH-STSB", "BIOSSES", f"scored:{tmp_path / 'mine.jsonl'}"):
         with pytest.raises(InputError):
             run(tmp_path, task)
 

@@ -109,10 +109,17 @@ def _read(path: Path, kind: str) -> list[tuple[Any, ...]]:
         missing = [column for column in wanted if record.get(column) is None]
         if missing:
             raise RowError(f"{path}:{line}: has no {missing[0]!r}. A {kind} file has: {', '.join(wanted)}.")
+        half = [column for column in wanted if _has_half_pair(record[column])]
+        if half:
+            raise RowError(f"{path}:{line}: {half[0]!r} has half a surrogate pair. Write whole characters.")
         rows.append((f"{path}:{line}", *(record[column] for column in wanted)))
     if not rows:
         raise InputError(f"{path}: is empty. A {kind} file has: {', '.join(wanted)}.")
     return rows
+
+
+def _has_half_pair(value: Any) -> bool:
+    return isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _pairs(rows: list[tuple[Any, ...]], *, binary: bool) -> Pairs:
