@@ -92,6 +92,12 @@ def test_a_step_in_pieces_has_the_gradients_of_transformers_loss(generator, sent
         torch.testing.assert_close(ours[name], parameter.grad, atol=1e-5, rtol=1e-4)
 
 
+def test_a_tokenizer_without_sentinels_is_refused(generator, bert_tokenizer):
+    model, _ = generator("t5-tiny")
+    with pytest.raises(ModelError, match="the tokenizer has no <extra_id_0>"):
+        Denoise(model, bert_tokenizer, DenoiseSettings())
+
+
 @pytest.mark.parametrize("shape", ["t5-tiny", "t5-1.1-tiny"])
 def test_a_saved_generator_reads_the_same_again(generator, tmp_path, shape):
     model, tokenizer = generator(shape)
