@@ -8,7 +8,6 @@ from pydantic import Field
 
 from tercet.encoder.templates import end_id
 from tercet.errors import ModelError
-from tercet.objectives.batch import merge_equal
 from tercet.objectives.conditional import ConditionalGeneration, ConditionalSettings, Example
 from tercet.objectives.gather import Gather
 from tercet.rows.kinds import Row, texts_of
@@ -60,10 +59,11 @@ class Denoise(ConditionalGeneration):
             raise ModelError("the tokenizer has no <extra_id_0>, so no gap can be marked. Take a tokenizer of T5.")
 
     def examples(self, batch: Sequence[Row]) -> list[Example]:
-        """Return each text of the rows, once, with gaps, and what was in them."""
-        texts = [text for row in batch for text in texts_of(row)]
-        merged, _ = merge_equal(texts, apart=[False] * len(texts))
-        return [self._example(text) for text in merged]
+        """Return each text of each row, once, with gaps, and what was in them.
+
+        Rows are not merged with one another: a text would count otherwise where they are in several processes.
+        """
+        return [self._example(text) for row in batch for text in dict.fromkeys(texts_of(row))]
 
     def _example(self, text: str) -> Example:
         ids = self._tokenizer.encode(text, add_special_tokens=False)[: self._settings.max_tokens - 1]
