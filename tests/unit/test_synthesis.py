@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tercet import InputError, OutputError, SettingError
+from tercet import InputError, ModelError, OutputError, SettingError
 from tercet.checked import checked
 from tercet.rows.sources import open_rows
 from tercet.synthesis.candidates import Candidate
@@ -349,6 +350,32 @@ def test_back_translation_goes_there_and_back(lines, tmp_path, translators):
     for i in range(3):
         [abroad] = by_hand("there", sentence(i), 1)
         assert [row["positive"] for row in rows if row["sentence"] == i] == by_hand("back", abroad, 2)
+
+
+def test_translators_with_pickled_weights_are_converted_where_it_is_allowed(lines, tmp_path, translators):
+    import torch
+    from safetensors.torch import load_file
+
+    more = {"strategy": "backtranslation", "max_new_tokens": 6, "max_sentences": 3, **translators}
+    synthesize(settings(lines, **more), tmp_path / "safe", model=StandIn())
+    for name in translators.values():
+        weights = Path(name) / "model.safetensors"
+        torch.save(load_file(weights), Path(name) / "pytorch_model.bin")
+        weights.unlink()
+    with pytest.raises(ModelError, match="convert_pickle"):
+        synthesize(settings(lines, **more), tmp_path / "refused", model=StandIn())
+    synthesize(settings(lines, **more, convert_pickle=True), tmp_path / "converted", model=StandIn())
+    assert candidates(tmp_path / "converted") == candidates(tmp_path / "safe")
+
+
+def test_texts_that_are_cut_before_they_are_translated_are_counted(tmp_path, translators, caplog):
+    from tercet.synthesis.translation import Translator
+
+    translator = Translator.load(translators["there"])
+    translator.translate(["dogs run"], max_new_tokens=20)
+    assert not caplog.text
+    translator.translate(["dogs run", "dogs run " * 30, "dogs " * 90], max_new_tokens=20)
+    assert "2 of 3 texts have more than 40 tokens" in caplog.text
 
 
 def test_translators_and_strategies_must_fit(lines):
