@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tercet import InputError, RowError
@@ -37,3 +38,35 @@ def test_half_a_character_elsewhere_names_the_task(tmp_path, tiny, cache):
     (folder / "retrieval_split.json").write_text(json.dumps({"test": {forum: {"1": ["2"]} for forum in forums}}))
     with pytest.raises(InputError, match="CQADupStack: text 0: is not Unicode"):
         evaluate(tiny(), tasks="CQADupStack", data=tmp_path, cache=cache and tmp_path / cache)
+
+
+class Random:
+    """An encoder that knows nothing."""
+
+    def encode(self, sentences):
+        return np.random.default_rng(0).normal(size=(len(sentences), 4))
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({"cats": 30, "dogs": 30, "zebras": 2}, "the label 'zebras' has 2 rows, .+ 3 of every label"),
+        ({"cats": 11, "dogs": 9}, "the most frequent label, 'cats', has 11 rows, .+ 12 of one label"),
+        ({"cats": 30}, "all 30 rows have the label 'cats'"),
+    ],
+)
+def test_too_few_labelled_texts_are_named_by_their_label(tmp_path, counts, message):
+    with pytest.raises(InputError, match=rf"labelled:.+mine\.tsv: {message}"):
+        evaluate(Random(), tasks=[labelled(tmp_path, counts)])
+
+
+@pytest.mark.parametrize("counts", [{"cats": 12, "zebras": 3}, {"cats": 12, "dogs": 10, "zebras": 3}])
+def test_the_fewest_labelled_texts_that_are_asked_for_suffice(tmp_path, counts):
+    task = labelled(tmp_path, counts)
+    assert evaluate(Random(), tasks=[task], classifier="sklearn")["tasks"][task]["num"] == sum(counts.values())
+
+
+def labelled(folder, counts):
+    rows = [f"a text about {label} {i}\t{label}" for label, num in counts.items() for i in range(num)]
+    (folder / "mine.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    return f"labelled:{folder / 'mine.tsv'}"
