@@ -3,7 +3,9 @@
 import csv
 import json
 import re
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from scipy.stats import spearmanr
 
 from tercet import Encoder, InputError, ModelError, OutputError, SettingError
 from tercet.adapt import adapt
+from tercet.evaluate import evaluate
 from tercet.pipeline import run_recipe
 from tercet.recipe import read_recipe
 from tercet.rows.sources import open_rows
@@ -222,6 +225,45 @@ def test_the_start_is_kept_where_the_result_is_worse_on_ones_own_rows(folder, ru
         assert "Kept: the start." in (kept.out / name).read_text()
 
 
+def test_where_the_start_was_kept_it_is_kept_again_and_nothing_is_computed_anew(folder, run, adapted):
+    file = like(folder, "like-start.tsv", encoders(folder)[0])
+    kept = run("kept-again", evals=[f"scored:{file}"])
+    names = ["model.safetensors", "tokenizer.json", "modules.json"]
+    before = [(kept.encoder / name).read_bytes() for name in names]
+    log = (kept.out / "run" / "metrics.jsonl").read_bytes()
+    StandIn.num_generated = 0
+    again = run("kept-again", evals=[f"scored:{file}"])
+    assert again.findings == kept.findings and again.findings.keeps_start
+    assert StandIn.num_generated == 0 and (kept.out / "run" / "metrics.jsonl").read_bytes() == log
+    assert [(again.encoder / name).read_bytes() for name in names] == before
+    text = lines(3)
+    assert np.array_equal(Encoder.load(again.encoder).embed(text), Encoder.load(folder / "start").embed(text))
+
+
+def test_every_kind_of_file_decides_which_encoder_is_kept(folder, run):
+    rng = np.random.default_rng(3)
+    a, b, c = ([" ".join(rng.choice(WORDS, 6)) for _ in range(40)] for _ in range(3))
+    label = [str(i % 2) for i in range(40)]
+    files = {
+        "scored": {"sentence1": a, "sentence2": b, "score": [str(i) for i in range(40)]},
+        "paraphrase": {"sentence1": a, "sentence2": b, "label": label},
+        "rerank": {"query": [a[i // 4] for i in range(40)], "candidate": b, "label": label},
+        "labelled": {"text": a, "label": label},
+        "triplets": {"anchor": a, "positive": b, "negative": c},
+    }
+    for kind, columns in files.items():
+        rows = ["\t".join(columns), *("\t".join(row) for row in zip(*columns.values(), strict=True))]
+        (folder / f"{kind}.tsv").write_text("\n".join(rows) + "\n")
+    tasks = [f"{kind}:{kind}.tsv" for kind in files]
+    found = run("kinds", evals=[f"{kind}.tsv" for kind in files])
+    own = found.findings.of("own")
+    assert [measure.name for measure in own] == tasks
+    for encoder, side in zip(encoders(folder, "kinds"), ("before", "after"), strict=True):
+        wanted = evaluate(encoder, tasks=tasks)["tasks"]
+        assert [getattr(measure, side) for measure in own] == [wanted[task]["score"] for task in tasks]
+    assert found.findings.keeps_start == (np.mean([measure.gain for measure in own]) < 0)
+
+
 def test_the_result_is_kept_where_it_is_better_on_ones_own_rows(folder, run, adapted):
     file = like(folder, "like-result.tsv", encoders(folder)[1])
     kept = run("better", evals=[file])
@@ -278,11 +320,38 @@ def test_other_settings_make_only_what_they_touch_anew(folder, run):
     second = run("changing", evals=[f"triplets:{file}"])
     assert StandIn.num_generated == 0
     assert (second.out / "run" / "metrics.jsonl").read_bytes() == log
-    assert second.times_s["synthesis"] >= first.times_s["synthesis"]
     with pytest.raises(InputError, match="triplets were accepted"):
         run("changing", "stages.synthesize.min_hypothesis_words=50")
     assert not (first.out / "encoder").exists() and not (first.out / "report.md").exists()
     assert "findings" not in json.loads((first.out / "adapt.json").read_text())
+
+
+def test_the_times_of_all_attempts_with_the_same_settings_are_added_up(folder, run, monkeypatch):
+    module, now, costs = import_module("tercet.adapt"), [0.0], iter([])
+    run_whole = module.run_recipe
+
+    def take(recipe, *args, **more):
+        now[0] += (cost := next(costs))
+        if cost == 20:
+            raise KeyboardInterrupt
+        return run_whole(recipe, *args, **more)
+
+    monkeypatch.setattr(module, "run_recipe", take)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    costs = iter([10, 20])
+    with pytest.raises(KeyboardInterrupt):
+        run("timed")
+    (folder / "timed.tsv").write_text("anchor\tpositive\tnegative\nnot there one\tnot there two\tnot there three\n")
+    attempts = [
+        ([1, 5], {}, (10, 25)),
+        ([1, 7], {"steps": 3}, (10, 7)),
+        ([2, 3], {"steps": 3, "evals": ["timed.tsv"]}, (2, 7)),  # filtered anew, with the same triplets
+    ]
+    for parts, asked, wanted in attempts:
+        costs = iter(parts)
+        changes = [f"stages.contrast.steps={asked.pop('steps')}"] if "steps" in asked else []
+        times_s = run("timed", *changes, **asked).times_s
+        assert (times_s["synthesis"], times_s["training"]) == wanted
 
 
 @pytest.mark.parametrize(
