@@ -400,6 +400,17 @@ def test_strategies_stand_side_by_side(lines, tmp_path):
             assert found
 
 
+def test_folders_of_one_name_are_told_apart_by_their_paths(lines, tmp_path):
+    folders = [tmp_path / name for name in ("a/synthetic", "b/synthetic", "other")]
+    for top_p, folder in zip((0.9, 0.5, 0.8), folders, strict=True):
+        synthesize(settings(lines, num_samples=3, top_p=top_p), folder, model=StandIn())
+    example = compare(folders, num=1)[0]
+    assert [*example.found] == [f"{folders[0]} (generate)", f"{folders[1]} (generate)", "other (generate)"]
+    for folder, found in zip(folders, example.found.values(), strict=True):
+        mine = [row for row in triplets(folder) if row["anchor"] == example.anchor]
+        assert found == [(row["positive"], row["negative"]) for row in mine[:2]]
+
+
 def test_an_empty_text_of_the_model_is_dropped_and_never_judged(lines, tmp_path):
     class Silent(StandIn):
         def generate(self, texts, **more):
