@@ -40,6 +40,12 @@ def test_half_a_character_elsewhere_names_the_task(tmp_path, tiny, cache):
         evaluate(tiny(), tasks="CQADupStack", data=tmp_path, cache=cache and tmp_path / cache)
 
 
+@pytest.mark.parametrize("kind", ["scored", "parallel"])
+def test_a_file_that_is_not_there_is_an_error(tmp_path, kind):
+    with pytest.raises(InputError, match=r"nowhere\.tsv: no such file"):
+        evaluate(Random(), tasks=[f"{kind}:{tmp_path / 'nowhere.tsv'}"])
+
+
 class Random:
     """An encoder that knows nothing."""
 
