@@ -73,7 +73,7 @@ class Distill:
         """Add the gradients of a batch's loss to the module's."""
         gather, settings, device = self._gather, self._settings, self._encoder.device
         texts = [text for row in batch for text in texts_of(row)]
-        merged, where = merge_equal(texts, apart=[False] * len(texts))
+        merged, where = merge_equal(texts)
         pairs = pairs_of_rows(batch, where).to(device)
         keys = torch.tensor([text_key(text) for text in merged])
         targets, keys = self._targets(keys).to(device), keys.to(device)
