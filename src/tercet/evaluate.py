@@ -119,7 +119,7 @@ def evaluate(
         except RowError:  # says file:line
             raise
         except (InputError, NonFiniteError) as error:
-            kind = NonFiniteError if isinstance(error, NonFiniteError) else InputError  # others take more
+            kind = NonFiniteError if isinstance(error, NonFiniteError) else InputError  # TextError takes two values
             raise kind(f"{task.name}: {error}") from error
         results["averages"] = averages(results["tasks"], [task.name for task in chosen])
         if file is not None:  # after every task, so that an error in a later one loses no score

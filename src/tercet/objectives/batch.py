@@ -14,7 +14,7 @@ def merge_equal(texts: Sequence[str], *, apart: Sequence[bool] | None = None) ->
     places: dict[str, int] = {}
     merged: list[str] = []
     where = []
-    for text, alone in zip(texts, apart or [False] * len(texts), strict=True):
+    for text, alone in zip(texts, [False] * len(texts) if apart is None else apart, strict=True):
         place = len(merged) if alone else places.setdefault(text, len(merged))
         if place == len(merged):
             merged.append(text)
