@@ -119,7 +119,8 @@ def evaluate(
         except RowError:  # says file:line
             raise
         except (InputError, NonFiniteError) as error:
-            raise type(error)(f"{task.name}: {error}") from error
+            kind = NonFiniteError if isinstance(error, NonFiniteError) else InputError  # TextError takes two values
+            raise kind(f"{task.name}: {error}") from error
         results["averages"] = averages(results["tasks"], [task.name for task in chosen])
         if file is not None:  # after every task, so that an error in a later one loses no score
             write_json(file, results)
@@ -211,7 +212,7 @@ class VectorStore:
             return None
         digest = hashlib.sha256(sha256_of_json([self._key, self.precision]).encode())
         for text in unique:
-            digest.update(f"{len(text)}\0{text}".encode())
+            digest.update(f"{len(text)}\0{text}".encode("utf-8", "surrogatepass"))  # what embeds it, refuses it
         return self._cache / f"{digest.hexdigest()}.npy"
 
     def _embed(self, texts: list[str]) -> Vectors:

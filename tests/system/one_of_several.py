@@ -38,12 +38,6 @@ PAIRS = [
     LabelledPair("Deep snow.", "Snow.", "entailment"),
 ]
 PARALLEL = [ParallelPair(row.anchor, row.positive) for row in TRIPLETS]
-# what is learned from a teacher is merged within a slice alone
-TAUGHT = [
-    *TRIPLETS[:3],
-    Triplet("Deep water.", "A bridge.", ("Stones.",)),
-    Triplet("A bridge.", "The old wooden fence."),
-]
 TARGETS = torch.randn(97, 24, generator=torch.Generator().manual_seed(4))
 CASES = {
     "contrast": ("contrast", False),
@@ -79,7 +73,7 @@ def take_step(name, encoder, rows, compute, folder, gather=None):
         source, settings = Encoder.load(folder / "source", device="cpu"), ParallelSettings(design="dual")
         objective, batch = Parallel(encoder, source, settings, compute=compute, gather=gather), PARALLEL
     elif name == "distill":
-        settings, batch = DistillSettings(pair_weight=3.0), TAUGHT
+        settings, batch = DistillSettings(pair_weight=3.0), TRIPLETS
         objective = Distill(encoder, lambda keys: TARGETS[keys % 97], settings, compute=compute, gather=gather)
     else:
         objective, batch = NliClassifier(encoder, compute=compute, gather=gather), PAIRS

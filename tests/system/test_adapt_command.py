@@ -62,7 +62,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_encoder_and_report(launch, t
     out = tmp_path / "killed" / "out"
     moments = {
         "before anything": lambda: (out / ".lock").exists(),
-        "while it generates": lambda: any(out.glob("run/candidates/synthesize/*.parquet")),
+        "while it generates": lambda: any(out.glob("run/candidates/synthesize/*/*.parquet")),
         "between the stages": lambda: (out / "run" / "stages" / "01-synthesize" / "stage.json").exists(),
         "while it trains": lambda: any(out.glob("run/stages/02-contrast/checkpoints/step-*")),
         "while it measures": lambda: (out / "run" / "stages" / "02-contrast" / "stage.json").exists(),

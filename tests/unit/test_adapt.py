@@ -3,9 +3,9 @@
 import csv
 import json
 import re
-import shlex
-from collections import Counter
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,17 +14,10 @@ from scipy.stats import spearmanr
 
 from tercet import Encoder, InputError, ModelError, OutputError, SettingError
 from tercet.adapt import adapt
-from tercet.adapt.findings import Findings, Measure, own_tasks
-from tercet.adapt.neighbours import compare, spread
-from tercet.adapt.page import document_of, verdict
-from tercet.adapt.plan import MODEL, Plan, Request
-from tercet.cli import DEFAULT_MODEL
+from tercet.evaluate import evaluate
 from tercet.pipeline import run_recipe
 from tercet.recipe import read_recipe
-from tercet.report.html import to_html
-from tercet.report.markdown import to_markdown
 from tercet.rows.sources import open_rows
-from tercet.rows.words import as_words
 from tercet.synthesis import corpus
 
 ROOT = Path(__file__).parents[2]
@@ -146,32 +139,6 @@ def test_the_recipe_in_the_folder_can_be_trained_again_and_gives_the_same_encode
     assert [(again.encoder / n).read_bytes() for n in names] == [(adapted.encoder / n).read_bytes() for n in names]
 
 
-def test_small_piles_get_more_candidates_and_more_of_them_is_held_out(folder):
-    request = Request(sentences=("in.txt",), model=str(folder / "start"), synthesizer="x")
-
-    def num_samples(num):
-        return request.content(num_sentences=num)["stages"][0]["synthesize"]["num_samples"]
-
-    assert [num_samples(num) for num in (300, 1_900, 5_000, None)] == [4, 2, 1, 1]
-    for num_anchors, num_held_out, steps in ((10, 3, 40), (250, 50, 40), (2_500, 250, round(3 * 4_500 / 64))):
-        rows = [{"anchor": f"anchor {i}", "positive": f"yes {i} {k}"} for i in range(num_anchors) for k in range(2)]
-        path = folder / f"{num_anchors}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        contrast = request.content(anchors=[row["anchor"] for row in rows])["stages"][1]["contrast"]
-        sources = contrast["rows"], contrast["evaluate"]["rows"]
-        trained, held_out = ([*open_rows({**source, "path": path}, kind="triplets")] for source in sources)
-        assert len(held_out) == 2 * num_held_out == 2 * len({row.anchor for row in held_out})
-        assert len(trained) == len(rows) - len(held_out)
-        assert contrast["steps"] == steps
-
-
-def test_a_t5_that_is_no_sentence_encoder_yet_is_read_out_as_in_gense(synthesizer_folder):
-    request = Request(sentences=("x",), model=str(synthesizer_folder("t5")), synthesizer="x")
-    assert Plan.of(request).contrast.encoder == {"readout": "encdec-first", "prompt": "gense", "max_tokens": 64}
-    changed = Request(sentences=("x",), model=request.model, synthesizer="x", changes=("encoder.readout=enc-mean",))
-    assert Plan.of(changed).contrast.encoder["readout"] == "enc-mean"
-
-
 def test_evaluation_texts_are_kept_out_of_the_triplets(folder, run):
     leaked = triplets(folder)[0]["anchor"]
     (folder / "leaky.tsv").write_text(f"sentence1\tsentence2\tscore\n{leaked}\tx\t1\na b\tc d\t0\ne f\tg h\t2\n")
@@ -212,25 +179,6 @@ def test_neighbours_are_the_nearest_sentences_of_the_corpus(folder, adapted):
             assert [neighbour.score for neighbour in found] == pytest.approx(sorted(scores)[:-4:-1], abs=1e-5)
         moved = {n.text for n in (*example.before, *example.after) if n.moved}
         assert moved == lists[0] ^ lists[1]
-
-
-def test_queries_are_typical_of_different_parts_of_the_corpus():
-    rng = np.random.default_rng(1)
-    centres = np.linalg.qr(rng.normal(size=(8, 8)))[0][:5]
-    spots = [centres[i % 5] + rng.normal(size=8) * (0.02 if i < 5 else 0.2) for i in range(100)]
-    vectors = np.stack(spots) / np.linalg.norm(spots, axis=1, keepdims=True)
-    rows = spread(vectors, 5)
-    assert sorted(row % 5 for row in rows) == [0, 1, 2, 3, 4]
-    for row in rows:
-        part = vectors[row % 5 :: 5]
-        assert vectors[row] @ part.mean(0) >= np.median(part @ part.mean(0))
-
-
-def test_few_texts_have_few_neighbours():
-    vectors = np.eye(3, dtype=np.float32)
-    examples = compare(["a", "b", "c"], vectors, vectors, num=5, k=3)
-    assert {example.query for example in examples} == {"a", "b", "c"}
-    assert all(len(example.after) == 2 and not example.num_new for example in examples)
 
 
 def test_general_sentences_are_those_of_the_package_or_sts_where_it_is_at_hand(folder, run, adapted):
@@ -277,6 +225,45 @@ def test_the_start_is_kept_where_the_result_is_worse_on_ones_own_rows(folder, ru
         assert "Kept: the start." in (kept.out / name).read_text()
 
 
+def test_where_the_start_was_kept_it_is_kept_again_and_nothing_is_computed_anew(folder, run, adapted):
+    file = like(folder, "like-start.tsv", encoders(folder)[0])
+    kept = run("kept-again", evals=[f"scored:{file}"])
+    names = ["model.safetensors", "tokenizer.json", "modules.json"]
+    before = [(kept.encoder / name).read_bytes() for name in names]
+    log = (kept.out / "run" / "metrics.jsonl").read_bytes()
+    StandIn.num_generated = 0
+    again = run("kept-again", evals=[f"scored:{file}"])
+    assert again.findings == kept.findings and again.findings.keeps_start
+    assert StandIn.num_generated == 0 and (kept.out / "run" / "metrics.jsonl").read_bytes() == log
+    assert [(again.encoder / name).read_bytes() for name in names] == before
+    text = lines(3)
+    assert np.array_equal(Encoder.load(again.encoder).embed(text), Encoder.load(folder / "start").embed(text))
+
+
+def test_every_kind_of_file_decides_which_encoder_is_kept(folder, run):
+    rng = np.random.default_rng(3)
+    a, b, c = ([" ".join(rng.choice(WORDS, 6)) for _ in range(40)] for _ in range(3))
+    label = [str(i % 2) for i in range(40)]
+    files = {
+        "scored": {"sentence1": a, "sentence2": b, "score": [str(i) for i in range(40)]},
+        "paraphrase": {"sentence1": a, "sentence2": b, "label": label},
+        "rerank": {"query": [a[i // 4] for i in range(40)], "candidate": b, "label": label},
+        "labelled": {"text": a, "label": label},
+        "triplets": {"anchor": a, "positive": b, "negative": c},
+    }
+    for kind, columns in files.items():
+        rows = ["\t".join(columns), *("\t".join(row) for row in zip(*columns.values(), strict=True))]
+        (folder / f"{kind}.tsv").write_text("\n".join(rows) + "\n")
+    tasks = [f"{kind}:{kind}.tsv" for kind in files]
+    found = run("kinds", evals=[f"{kind}.tsv" for kind in files])
+    own = found.findings.of("own")
+    assert [measure.name for measure in own] == tasks
+    for encoder, side in zip(encoders(folder, "kinds"), ("before", "after"), strict=True):
+        wanted = evaluate(encoder, tasks=tasks)["tasks"]
+        assert [getattr(measure, side) for measure in own] == [wanted[task]["score"] for task in tasks]
+    assert found.findings.keeps_start == (np.mean([measure.gain for measure in own]) < 0)
+
+
 def test_the_result_is_kept_where_it_is_better_on_ones_own_rows(folder, run, adapted):
     file = like(folder, "like-result.tsv", encoders(folder)[1])
     kept = run("better", evals=[file])
@@ -286,52 +273,10 @@ def test_the_result_is_kept_where_it_is_better_on_ones_own_rows(folder, run, ada
     assert "Kept: the adapted encoder" in (kept.out / "report.md").read_text()
 
 
-def findings_with(*measures, **more):
-    audit = {
-        "num_triplets": 30,
-        "sentences": {"num": 40, "num_kept": 40, "dropped": {}, "sources": {"in.txt": {"num_read": 40, "num_bad": 0}}},
-        "filters": {"num": 40, "num_kept": 30, "dropped": {"alpha": {"num": 10, "samples": []}}},
-    }
-    recipe = read_recipe(ROOT / "recipes" / "gense-nli.yaml")
-    given = {
-        "command": "tercet adapt",
-        "recipe": recipe,
-        "num_steps": 40,
-        "best_step": 8,
-        "num_learned": 20,
-        "samples": [],
-        "examples": [],
-    }
-    return Findings(audit=audit, measures=[*measures], num_pool=0, **given, **more)
-
-
-def measure(group, before, after, **more):
-    return Measure(group, group, "accuracy", 10, before, after, **more)
-
-
-@pytest.mark.parametrize(
-    ("own", "keeps_start"), [([], False), ([(50, 49)], True), ([(50, 50)], False), ([(50, 49), (50, 52)], False)]
-)
-def test_the_mean_over_ones_own_rows_decides(own, keeps_start):
-    findings = findings_with(*(measure("own", *pair) for pair in own), measure("synthetic", 1, 2))
-    assert findings.keeps_start is keeps_start
-    assert verdict(findings).startswith("Kept: the start" if keeps_start else "Kept: the adapted encoder")
-
-
-def test_what_was_forgotten_and_what_is_not_real_is_said():
-    good = findings_with(measure("own", 1, 2), measure("synthetic", 1, 2), measure("general", 80, 78.5))
-    assert good.warnings == []
-    bad = findings_with(measure("synthetic", 2, 2), measure("general", 80, 77))
-    text = to_markdown(document_of(bad, {}), "")
-    assert "3.0 points less on general" in text
-    assert "Nothing was gained" in text
-    assert "synthetic" in bad.warnings[-1] and "--eval" in bad.warnings[-1]
-
-
 # The report.
 
 
-def test_the_report_has_every_number_and_escapes_what_users_write(adapted):
+def test_the_report_has_every_number(adapted):
     html, markdown = ((adapted.out / name).read_text() for name in ("report.html", "report.md"))
     for text in (html, markdown):
         for found in adapted.findings.measures:
@@ -343,25 +288,12 @@ def test_the_report_has_every_number_and_escapes_what_users_write(adapted):
         assert "tercet adapt in.txt --out out --model start" in text
         for part in ("synthesis", "training", "measuring"):
             assert part in text
-    bad = findings_with(measure("synthetic", 1, 2), measure("general", 1, 1))
-    bad = Findings(**{**vars(bad), "samples": [{"anchor": "<script>*x*", "positive": "<b>", "positive_true": 1.0}]})
-    assert "<script>" not in to_html(document_of(bad, {}))
-    assert "\\*x\\*" in to_markdown(document_of(bad, {}), "")
 
 
 def test_adapt_json_has_all_numbers(adapted):
     found = json.loads((adapted.out / "adapt.json").read_text())["findings"]
     assert [m["after"] for m in found["measures"]] == [m.after for m in adapted.findings.measures]
     assert len(found["samples"]) == 10 and found["keeps_start"] is False
-
-
-def test_the_command_in_the_report_is_one_that_asks_for_the_same():
-    request = Request(("my file.txt",), "x", own=("scored:a.tsv",), split=True, column="b", seed=3, changes=("a=b c",))
-    words = shlex.split(request.command(Path("out dir"), "my data"))
-    assert words[:5] == ["tercet", "adapt", "my file.txt", "--out", "out dir"]
-    options = Counter(word for word in words if word.startswith("--"))
-    assert options == Counter("--out --model --synthesizer --column --data --split --seed --eval --set".split())
-    assert words[-3:] == ["scored:a.tsv", "--set", "a=b c"]
 
 
 def test_called_again_it_generates_nothing_and_writes_the_same(folder, run, adapted):
@@ -388,11 +320,38 @@ def test_other_settings_make_only_what_they_touch_anew(folder, run):
     second = run("changing", evals=[f"triplets:{file}"])
     assert StandIn.num_generated == 0
     assert (second.out / "run" / "metrics.jsonl").read_bytes() == log
-    assert second.times_s["synthesis"] >= first.times_s["synthesis"]
     with pytest.raises(InputError, match="triplets were accepted"):
         run("changing", "stages.synthesize.min_hypothesis_words=50")
     assert not (first.out / "encoder").exists() and not (first.out / "report.md").exists()
     assert "findings" not in json.loads((first.out / "adapt.json").read_text())
+
+
+def test_the_times_of_all_attempts_with_the_same_settings_are_added_up(folder, run, monkeypatch):
+    module, now, costs = import_module("tercet.adapt"), [0.0], iter([])
+    run_whole = module.run_recipe
+
+    def take(recipe, *args, **more):
+        now[0] += (cost := next(costs))
+        if cost == 20:
+            raise KeyboardInterrupt
+        return run_whole(recipe, *args, **more)
+
+    monkeypatch.setattr(module, "run_recipe", take)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    costs = iter([10, 20])
+    with pytest.raises(KeyboardInterrupt):
+        run("timed")
+    (folder / "timed.tsv").write_text("anchor\tpositive\tnegative\nnot there one\tnot there two\tnot there three\n")
+    attempts = [
+        ([1, 5], {}, (10, 25)),
+        ([1, 7], {"steps": 3}, (10, 7)),
+        ([2, 3], {"steps": 3, "evals": ["timed.tsv"]}, (2, 7)),  # filtered anew, with the same triplets
+    ]
+    for parts, asked, wanted in attempts:
+        costs = iter(parts)
+        changes = [f"stages.contrast.steps={asked.pop('steps')}"] if "steps" in asked else []
+        times_s = run("timed", *changes, **asked).times_s
+        assert (times_s["synthesis"], times_s["training"]) == wanted
 
 
 @pytest.mark.parametrize(
@@ -407,11 +366,6 @@ def test_other_settings_make_only_what_they_touch_anew(folder, run):
 def test_nothing_may_be_learned_from_what_is_held_out(run, change, message):
     with pytest.raises(SettingError, match=message):
         run("refused", change)
-
-
-def test_scores_lie_a_fifth_of_the_steps_apart_however_many_are_asked_for():
-    request = Request(("in.txt",), model="random:t5-tiny", synthesizer="x", changes=("stages.contrast.steps=200",))
-    assert Plan.of(request).contrast.evaluate.every == 40
 
 
 # What is refused.
@@ -476,39 +430,3 @@ def test_several_processes_are_refused(run, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(SettingError, match=r"one process.+recipe\.yaml"):
         run("several")
-
-
-def test_the_kind_of_a_file_is_told_by_its_columns(tmp_path):
-    columns = {
-        "scored": "sentence1 sentence2 score",
-        "paraphrase": "sentence1 sentence2 label",
-        "rerank": "query candidate label",
-        "labelled": "text label",
-        "triplets": "anchor positive negative",
-    }
-    for kind, names in columns.items():
-        path = tmp_path / f"{kind}.tsv"
-        path.write_text("\t".join(names.split()) + "\n" + "\t".join(["1"] * len(names.split())) + "\n")
-        assert own_tasks([str(path)]) == (f"{kind}:{path}",) == own_tasks([f"{kind}:{path}"])
-
-
-# Texts that come with it.
-
-
-def test_general_sentences_are_150_different_triplets():
-    with (ROOT / "src" / "tercet" / "general.tsv").open(newline="") as stream:
-        rows = [*csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)]
-    assert rows[0] == ["anchor", "positive", "negative"]
-    assert len(rows) == 151 and {len(row) for row in rows} == {3}
-    texts = [as_words(text) for row in rows[1:] for text in row]
-    assert len(set(texts)) == len(texts)
-
-
-def test_the_example_has_300_different_sentences_of_6_to_25_words():
-    texts = (ROOT / "examples" / "kitchen.txt").read_text().splitlines()
-    assert len(texts) == 300 == len({as_words(text) for text in texts})
-    assert all(6 <= len(text.split()) <= 25 for text in texts)
-
-
-def test_the_command_has_the_defaults_of_the_function():
-    assert DEFAULT_MODEL == MODEL

@@ -92,6 +92,23 @@ def test_a_step_in_pieces_has_the_gradients_of_transformers_loss(generator, sent
         torch.testing.assert_close(ours[name], parameter.grad, atol=1e-5, rtol=1e-4)
 
 
+def test_a_text_counts_once_in_each_row_whatever_other_rows_have(generator):
+    model, tokenizer = generator("t5-tiny")
+    rows = [Triplet("Dogs run.", "Dogs run.", twin=True), Triplet("Dogs run.", "A man plays.")]
+    examples = Denoise(model, tokenizer, DenoiseSettings()).examples
+    torch.manual_seed(7)
+    apart = [example for row in rows for example in examples([row])]
+    torch.manual_seed(7)
+    assert examples(rows) == apart
+    assert len(apart) == 3
+
+
+def test_a_tokenizer_without_sentinels_is_refused(generator, bert_tokenizer):
+    model, _ = generator("t5-tiny")
+    with pytest.raises(ModelError, match="the tokenizer has no <extra_id_0>"):
+        Denoise(model, bert_tokenizer, DenoiseSettings())
+
+
 @pytest.mark.parametrize("shape", ["t5-tiny", "t5-1.1-tiny"])
 def test_a_saved_generator_reads_the_same_again(generator, tmp_path, shape):
     model, tokenizer = generator(shape)

@@ -14,6 +14,7 @@ from tercet.objectives.distill import (
     Distill,
     DistillSettings,
     cosine_loss,
+    first_of_equal,
     pair_loss,
     pairs_of_rows,
     similarity_loss,
@@ -85,6 +86,12 @@ def test_the_pair_loss_is_the_squared_difference_of_cosines_within_rows():
     wanted = sum((ours[i] @ ours[j] - theirs[i] @ theirs[j]) ** 2 for i, j in pairs.tolist()) / 4
     assert pair_loss(vectors, targets, pairs).item() == pytest.approx(wanted, rel=1e-5)
     assert pair_loss(vectors, targets, pairs_of_rows(rows[2:], [0, 0])).item() == 0
+
+
+def test_of_equal_keys_the_first_one_is_taken():
+    once, places = first_of_equal(torch.tensor([7, -3, 7, 5, -3]))
+    assert once.tolist() == [0, 1, 3]
+    assert places.tolist() == [0, 1, 0, 2, 1]
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from tercet import InputError
 from tercet.synthesis.candidates import Candidate
 from tercet.synthesis.filters import Filter
 from tercet.synthesis.seen import Seen
-from tercet.synthesis.settings import FilterSettings
+from tercet.synthesis.sentences import Sentences
+from tercet.synthesis.settings import FilterSettings, SentenceSettings
 
 ANCHOR = "A young man is getting ready to release a red kite."
 POSITIVE = "The man is prepared to fly the kite."
@@ -140,6 +141,19 @@ def test_counts_add_up():
     assert counts["num_kept"] == len(accepted) > 0
     assert sum(drop["num"] for drop in counts["dropped"].values()) == 300 - len(accepted)
     assert max(len(drop["samples"]) for drop in counts["dropped"].values()) == 5
+
+
+@pytest.mark.parametrize("rule", ["short", "duplicate"])
+def test_the_audit_shows_the_beginning_of_a_long_text_whatever_drops_it(tmp_path, rule):
+    long = "x" * 5_000 if rule == "short" else "many words " * 500
+    (tmp_path / "in.txt").write_text(f"{long}\n{long}\n")
+    sentences = Sentences(SentenceSettings(sentences=tmp_path / "in.txt", max_premise_words=None))
+    assert len([*sentences]) == (rule == "duplicate")
+    assert sentences.tally.as_json()["dropped"][rule]["samples"][0] == long[:200]
+    chosen = Filter(FilterSettings())
+    chosen.accept([candidate(anchor=long, positive="x" if rule == "short" else POSITIVE)] * 2)
+    sample = chosen.tally.as_json()["dropped"][rule]["samples"][0]
+    assert (sample["anchor"], sample["positive_true"]) == (long[:200], 0.95)
 
 
 def test_texts_that_were_seen_are_those_of_a_set():

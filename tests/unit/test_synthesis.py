@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tercet import InputError, OutputError, SettingError
+from tercet import InputError, ModelError, OutputError, SettingError
 from tercet.checked import checked
 from tercet.rows.sources import open_rows
 from tercet.synthesis.candidates import Candidate
@@ -147,14 +148,23 @@ def test_a_finished_run_is_not_made_again(lines, tmp_path):
     assert content(tmp_path / "out") == before
 
 
-def test_candidates_of_other_settings_are_never_thrown_away_unasked(lines, tmp_path):
+def test_candidates_of_other_settings_are_never_thrown_away(lines, tmp_path):
     synthesize(settings(lines), tmp_path / "out", model=StandIn())
     before = content(tmp_path / "out")
     with pytest.raises(OutputError, match="other inputs or settings"):
         synthesize(settings(lines, top_p=0.5), tmp_path / "out", model=StandIn())
     assert content(tmp_path / "out") == before
-    synthesize(settings(lines, top_p=0.5), tmp_path / "out", model=StandIn(), replace=True)
-    assert content(tmp_path / "out") != before
+
+
+def test_a_folder_for_all_candidates_keeps_those_of_each_setting(lines, tmp_path, caplog):
+    kept, told = tmp_path / "kept", []
+    for top_p in (0.9, 0.5, 0.9):
+        caplog.clear()
+        audit = synthesize(settings(lines, top_p=top_p), tmp_path / "out", candidates=kept, model=StandIn())
+        assert len([*(tmp_path / "out" / audit["candidates"]).glob("*.parquet")]) == 7
+        told.append("they are kept" in caplog.text)
+    assert told == [False, True, False]
+    assert len([*kept.iterdir()]) == 2 and len([*kept.rglob("*.parquet")]) == 14
 
 
 # Filtering again.
@@ -342,6 +352,32 @@ def test_back_translation_goes_there_and_back(lines, tmp_path, translators):
         assert [row["positive"] for row in rows if row["sentence"] == i] == by_hand("back", abroad, 2)
 
 
+def test_translators_with_pickled_weights_are_converted_where_it_is_allowed(lines, tmp_path, translators):
+    import torch
+    from safetensors.torch import load_file
+
+    more = {"strategy": "backtranslation", "max_new_tokens": 6, "max_sentences": 3, **translators}
+    synthesize(settings(lines, **more), tmp_path / "safe", model=StandIn())
+    for name in translators.values():
+        weights = Path(name) / "model.safetensors"
+        torch.save(load_file(weights), Path(name) / "pytorch_model.bin")
+        weights.unlink()
+    with pytest.raises(ModelError, match="convert_pickle"):
+        synthesize(settings(lines, **more), tmp_path / "refused", model=StandIn())
+    synthesize(settings(lines, **more, convert_pickle=True), tmp_path / "converted", model=StandIn())
+    assert candidates(tmp_path / "converted") == candidates(tmp_path / "safe")
+
+
+def test_texts_that_are_cut_before_they_are_translated_are_counted(tmp_path, translators, caplog):
+    from tercet.synthesis.translation import Translator
+
+    translator = Translator.load(translators["there"])
+    translator.translate(["dogs run"], max_new_tokens=20)
+    assert not caplog.text
+    translator.translate(["dogs run", "dogs run " * 30, "dogs " * 90], max_new_tokens=20)
+    assert "2 of 3 texts have more than 40 tokens" in caplog.text
+
+
 def test_translators_and_strategies_must_fit(lines):
     with pytest.raises(SettingError, match="there and back"):
         settings(lines, strategy="backtranslation", there="x")
@@ -362,6 +398,17 @@ def test_strategies_stand_side_by_side(lines, tmp_path):
             mine = [row for row in triplets(tmp_path / name[0]) if row["anchor"] == example.anchor]
             assert found == [(row["positive"], row.get("negative")) for row in mine[:2]]
             assert found
+
+
+def test_folders_of_one_name_are_told_apart_by_their_paths(lines, tmp_path):
+    folders = [tmp_path / name for name in ("a/synthetic", "b/synthetic", "other")]
+    for top_p, folder in zip((0.9, 0.5, 0.8), folders, strict=True):
+        synthesize(settings(lines, num_samples=3, top_p=top_p), folder, model=StandIn())
+    example = compare(folders, num=1)[0]
+    assert [*example.found] == [f"{folders[0]} (generate)", f"{folders[1]} (generate)", "other (generate)"]
+    for folder, found in zip(folders, example.found.values(), strict=True):
+        mine = [row for row in triplets(folder) if row["anchor"] == example.anchor]
+        assert found == [(row["positive"], row["negative"]) for row in mine[:2]]
 
 
 def test_an_empty_text_of_the_model_is_dropped_and_never_judged(lines, tmp_path):

@@ -100,10 +100,20 @@ def test_what_is_done_is_skipped_and_another_alpha_generates_nothing(run, tmp_pa
 def test_other_sampling_or_sentences_generate_anew(run, tmp_path):
     run()
     assert run("stages.synthetic.top_p=0.5")[1] == 80
+    assert run("stages.synthetic.top_p=0.9")[1] == 0
     assert run("stages.synthetic.max_sentences=20")[1] == 40
     with (tmp_path / "in.txt").open("a") as stream:
         stream.write("one more sentence that has eight words here\n")
     assert run()[1] == 82
+
+
+def test_another_engine_generates_anew_and_deletes_nothing(run, tmp_path, monkeypatch):
+    run()
+    folder = tmp_path / "run" / "candidates" / "synthetic"
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    monkeypatch.setattr(StandIn, "fingerprint", lambda _: "another engine")
+    assert run("stages.synthetic.alpha=0.7")[1] == 80
+    assert before.items() < {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}.items()
 
 
 HELD_OUT = [

@@ -15,7 +15,7 @@ from tercet.evaluate import GROUPS, TASKS, choose_tasks, evaluate
 from tercet.geometry import alignment, anisotropy, uniformity
 from tercet.rows.kinds import Triplet
 from tercet.tasks.measure import forget_peak, in_turns, peak_rss_gb, ratio, spread
-from tercet.tasks.translation import retrieval_accuracy
+from tercet.tasks.translation import parallel_geometry, retrieval_accuracy
 from tercet.tasks.triplets import score_triplets
 
 RNG = np.random.default_rng(1)
@@ -211,6 +211,20 @@ def test_translation_retrieval_counts_nearest_neighbours_both_ways(tmp_path):
     assert set(result["subsets"]) == {"eng-zho-CN", "zho-CN-eng"}
     assert result["subsets"]["zho-CN-eng"] == pytest.approx(75)
     assert retrieval_accuracy(np.eye(4), np.eye(4)[::-1]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("num_pairs", "num_different"), [(1000, 750), (1750, 750), (1749, None)])
+def test_no_sentence_is_drawn_twice_where_there_are_enough(num_pairs, num_different):
+    embedded = []
+
+    def embed(texts):
+        embedded.append(texts)
+        return Hashed().encode(texts)
+
+    parallel_geometry([(f"source {i}", f"target {i}") for i in range(num_pairs)], embed, embed)
+    drawn = embedded[0][250:]
+    assert len(drawn) == 750
+    assert len(set(drawn)) == num_different if num_different else len(set(drawn)) < 749
 
 
 def test_geometry_equals_its_definitions_written_out():
@@ -474,7 +488,9 @@ def test_empty_files_are_errors_and_not_tracebacks(tmp_path):
     write(tmp_path, "zh_stsb/sts-b-test.txt", "")
     write(tmp_path, "biosses/pairs.tsv", "")
     write(tmp_path, "mine.jsonl", '{"sentence1": "a", "sentence2": "b", "score": [1]}\n')
-    for task in ("ZH-STSB", "BIOSSES", f"scored:{tmp_path / 'mine.jsonl'}"):
+    write(tmp_path, "askubuntu/text_tokenized.txt", "1\ta\tb\n2\tc\td\n")
+    write(tmp_path, "askubuntu/test.txt", "1\t\t2\t0.5\n")
+    for task in ("AskUbuntu", "ZH-STSB", "BIOSSES", f"scored:{tmp_path / 'mine.jsonl'}"):
         with pytest.raises(InputError):
             run(tmp_path, task)
 

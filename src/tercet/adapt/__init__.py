@@ -26,7 +26,7 @@ from tercet.adapt.page import document_of
 from tercet.adapt.plan import MIN_TRIPLETS, MODEL, Plan, Request
 from tercet.encoder import Encoder
 from tercet.errors import InputError, OutputError, SettingError
-from tercet.files import atomic_write, write_json
+from tercet.files import atomic_write, sha256_of_json, write_json
 from tercet.pipeline import RunResult, run_recipe
 from tercet.recipe import Recipe
 from tercet.report.html import to_html
@@ -167,7 +167,7 @@ class _Adaptation:
         after = store_of(adapted, label="after", progress=self.progress)
         sources = [source.model_copy(update={"path": str(triplets)}) for source in self.plan.held_out.sources]
         held_out = self.plan.held_out.model_copy(update={"sources": sources})
-        pool = pool_of(self.out / RUN / "candidates" / self.plan.recipe.stages[0].name)
+        pool = pool_of(folder / audit["candidates"])
         findings = Findings(
             command=self.request.command(self.out, self.data),
             recipe=self.plan.recipe,
@@ -229,13 +229,19 @@ class _Adaptation:
         return start
 
     def _run(self, part: str, recipe: Recipe) -> RunResult:
-        """Run a recipe, and write down how long its last stage took, of several attempts the longest."""
-        start_s = time.monotonic()
-        result = run_recipe(recipe, self.out / RUN, data=self.data, progress=self.progress)
-        if not result.stages[-1].skipped or part not in self.times_s:
-            self.times_s[part] = max(self.times_s.get(part, 0.0), time.monotonic() - start_s)
-            self._save()
-        return result
+        """Run a recipe, and write down how long its last stage took, all attempts with the same settings together."""
+        settings = sha256_of_json([stage.settings.model_dump(mode="json") for stage in recipe.stages])
+        start_s, skipped = time.monotonic(), False
+        try:
+            result = run_recipe(recipe, self.out / RUN, data=self.data, progress=self.progress)
+            skipped = result.stages[-1].skipped
+            return result
+        finally:
+            if not skipped or part not in self.times_s:
+                timed = self.record.setdefault("timed", {})
+                earlier_s = self.times_s.get(part, 0.0) if timed.get(part) == settings else 0.0
+                self.times_s[part], timed[part] = earlier_s + time.monotonic() - start_s, settings
+                self._save()
 
     def _write(self, findings: Findings, start: Encoder, trained: Path) -> None:
         """Write the encoder that is kept, all numbers, and the report, which comes last."""

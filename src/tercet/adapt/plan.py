@@ -101,7 +101,8 @@ class Request:
         """
         rows = f"{REFERENCE}{_SYNTHESIZE}"
         border = _border(anchors)
-        steps = round(_EPOCHS * sum(place_of(anchor) < border for anchor in anchors) / _CONTRAST["batch"])
+        batch = first.batch if first else _CONTRAST["batch"]
+        steps = round(_EPOCHS * sum(place_of(anchor) < border for anchor in anchors) / batch)
         steps = min(max(steps, _MIN_STEPS), _MAX_STEPS)
         every = -(-((first and first.steps) or steps) // _NUM_SCORES)
         dev = {"rows": {"path": rows, "share": [border, 1.0]}, "every": every, "keep": "best"}
@@ -149,9 +150,10 @@ class Plan:
             SettingError: A setting is unknown or does not fit.
             ModelError: The model cannot be found.
         """
-        first = cls(make_recipe(request.content(**known), default_name="adapt", changes=request.changes))
-        content = request.content(**known, first=first.contrast)
-        plan = cls(make_recipe(content, default_name="adapt", changes=request.changes))
+        plan = cls(make_recipe(request.content(**known), default_name="adapt", changes=request.changes))
+        for _ in range(2):  # the steps follow from the batch, and when to score from the steps
+            content = request.content(**known, first=plan.contrast)
+            plan = cls(make_recipe(content, default_name="adapt", changes=request.changes))
         _ = plan.held_out
         return plan
 

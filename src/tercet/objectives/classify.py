@@ -45,7 +45,7 @@ class NliClassifier:
         """Add the gradients of a batch's loss to the module's."""
         device = self._encoder.device
         texts = [*(row.premise for row in batch), *(row.hypothesis for row in batch)]
-        merged, where = merge_equal(texts, apart=[False] * len(texts))
+        merged, where = merge_equal(texts)
         premises, hypotheses = torch.tensor(where, device=device).chunk(2)
         labels = torch.tensor([LABELS.index(row.label) for row in batch], device=device)
         num_rows = self._total(torch.tensor(float(len(batch)), device=device))
@@ -66,4 +66,4 @@ class NliClassifier:
 
     def _total(self, number: Tensor) -> Tensor:
         """Return the sum of a number over the processes."""
-        return number if self._gather is None else torch.cat(self._gather.parts(number[None])).sum()
+        return number if self._gather is None else self._gather.total(number, device=self._encoder.device)

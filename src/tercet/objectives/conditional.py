@@ -112,4 +112,4 @@ class ConditionalGeneration(ABC):
 
     def _total(self, number: Tensor) -> Tensor:
         """Return the sum of a number over the processes."""
-        return number if self._gather is None else torch.cat(self._gather.parts(number[None])).sum()
+        return number if self._gather is None else self._gather.total(number, device=self.module.device)

@@ -119,7 +119,8 @@ def contrastive_loss(
         anchors: Vectors [n, width] of any length.
         positives: The same number of vectors, each belonging to the anchor of its row.
         negatives: Vectors [m, width] of the hard negatives of all rows, or None.
-        owners: To which row each hard negative belongs [m]; where None, row i has the i-th.
+        owners: To which row each hard negative belongs [m]; where None, row i has the i-th. Negatives that belong to no
+            row, as those of a queue, need none as long as `hard_negative_weight` is 0.
         keys: Numbers that are equal for equal texts, of anchors [n], positives [n] and negatives [m]. Where given, a
             candidate with the same text as the right one is left out.
         temperature: What cosines are divided by.

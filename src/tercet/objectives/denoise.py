@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 
 from tercet.encoder.templates import end_id
-from tercet.objectives.batch import merge_equal
+from tercet.errors import ModelError
 from tercet.objectives.conditional import ConditionalGeneration, ConditionalSettings, Example
 from tercet.objectives.gather import Gather
 from tercet.rows.kinds import Row, texts_of
@@ -38,6 +38,9 @@ class Denoise(ConditionalGeneration):
         settings: What is taken out.
         dtype: What products are computed in; fp32 where None.
         gather: The exchange with the other processes; None where there are none.
+
+    Raises:
+        ModelError: The tokenizer has no sentinels.
     """
 
     def __init__(
@@ -52,12 +55,15 @@ class Denoise(ConditionalGeneration):
         super().__init__(model, max_batch_tokens=settings.max_batch_tokens, dtype=dtype, gather=gather)
         self._tokenizer, self._settings = tokenizer, settings
         self._sentinels = sentinel_ids(tokenizer)
+        if not self._sentinels:
+            raise ModelError("the tokenizer has no <extra_id_0>, so no gap can be marked. Take a tokenizer of T5.")
 
     def examples(self, batch: Sequence[Row]) -> list[Example]:
-        """Return each text of the rows, once, with gaps, and what was in them."""
-        texts = [text for row in batch for text in texts_of(row)]
-        merged, _ = merge_equal(texts, apart=[False] * len(texts))
-        return [self._example(text) for text in merged]
+        """Return each text of each row, once, with gaps, and what was in them.
+
+        Rows are not merged with one another: a text would count otherwise where they are in several processes.
+        """
+        return [self._example(text) for row in batch for text in dict.fromkeys(texts_of(row))]
 
     def _example(self, text: str) -> Example:
         ids = self._tokenizer.encode(text, add_special_tokens=False)[: self._settings.max_tokens - 1]

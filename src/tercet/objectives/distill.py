@@ -73,7 +73,7 @@ class Distill:
         """Add the gradients of a batch's loss to the module's."""
         gather, settings, device = self._gather, self._settings, self._encoder.device
         texts = [text for row in batch for text in texts_of(row)]
-        merged, where = merge_equal(texts, apart=[False] * len(texts))
+        merged, where = merge_equal(texts)
         pairs = pairs_of_rows(batch, where).to(device)
         keys = torch.tensor([text_key(text) for text in merged])
         targets, keys = self._targets(keys).to(device), keys.to(device)
@@ -82,10 +82,12 @@ class Distill:
             firsts = accumulate((len(part) for part in parts), initial=0)
             pairs = torch.cat([own + first for own, first in zip(gather.parts(pairs), firsts, strict=False)])
             targets, keys = torch.cat(parts), torch.cat(gather.parts(keys))
+        once, places = first_of_equal(keys)  # a text that several processes have counts as in one
+        targets, keys, pairs = targets[once], keys[once], places[pairs]
         metrics: dict[str, float] = {}
 
         def loss(own: Tensor) -> Tensor:
-            vectors = own if gather is None else gather(own)
+            vectors = (own if gather is None else gather(own))[once]
             cosine = cosine_loss(vectors, targets)
             similarity = similarity_loss(vectors, targets, keys=keys, temperature=settings.temperature)
             pair = pair_loss(vectors, targets, pairs)
@@ -130,6 +132,16 @@ def pair_loss(vectors: Tensor, targets: Tensor, pairs: Tensor) -> Tensor:
         return F.cosine_similarity(x[pairs[:, 0]], x[pairs[:, 1]], dim=1)
 
     return (cosines(vectors) - cosines(targets)).square().sum() / max(1, len(pairs))
+
+
+def first_of_equal(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Return where each different key [n] stands first, and for each of the n its place among those."""
+    firsts: dict[int, int] = {}
+    for place, key in enumerate(keys.tolist()):
+        firsts.setdefault(key, place)
+    places = {key: i for i, key in enumerate(firsts)}
+    once = torch.tensor([*firsts.values()], device=keys.device)
+    return once, torch.tensor([places[key] for key in keys.tolist()], device=keys.device)
 
 
 def pairs_of_rows(batch: Sequence[Row], where: Sequence[int]) -> Tensor:

@@ -41,6 +41,15 @@ class Gather:
         parts[self.rank] = own
         return torch.cat(parts)
 
+    def total(self, number: Tensor, *, device: torch.device) -> Tensor:
+        """Return the sum of a number over the processes, on the CPU.
+
+        Args:
+            number: A tensor of no dimension, wherever it is.
+            device: Where the processes exchange tensors: that of the model.
+        """
+        return torch.cat(self.parts(number.to(device)[None])).sum().cpu()
+
     def share(self, parameter: Tensor) -> Tensor:
         """Return a parameter of the loss, which all processes compute: its gradient is this process's share."""
         fixed = parameter.detach()

@@ -119,5 +119,5 @@ class Parallel:
 
 def _merged(texts: list[str], device: torch.device) -> tuple[list[str], Tensor]:
     """Return each different text once, and where each of `texts` stands among them."""
-    merged, places = merge_equal(texts, apart=[False] * len(texts))
+    merged, places = merge_equal(texts)
     return merged, torch.tensor(places, device=device)

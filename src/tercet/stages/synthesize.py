@@ -43,7 +43,7 @@ class _Synthesize:
         }
         for name in ("there", "back"):
             if (translator := getattr(settings, name)) is not None:
-                self.inputs[name] = context.describe_model(translator)
+                self.inputs[name] = context.describe_model(translator, pickles=settings.convert_pickle)
 
     def run(self) -> dict[str, Any]:
         context = self._context
@@ -55,7 +55,6 @@ class _Synthesize:
             candidates=self._candidates,
             sentences=self._sentences,
             seed=context.seed,
-            replace=True,
             progress=context.progress,
         )
         return {"num_triplets": audit["num_triplets"]}

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 _NUM_SAMPLES = 5
+_SHOWN_CHARS = 200  # of a text in a sample: some lines are megabytes
 
 
 class Tally:
@@ -27,9 +28,15 @@ class Tally:
         """Count one that a rule drops."""
         self._dropped[rule] += 1
         if len(self._samples[rule]) < _NUM_SAMPLES:
-            self._samples[rule].append(sample)
+            self._samples[rule].append(_short(sample))
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts and samples."""
         dropped = {rule: {"num": num, "samples": self._samples[rule]} for rule, num in self._dropped.items()}
         return {"num": self.num, "num_kept": self.num_kept, "dropped": dropped}
+
+
+def _short(sample: Any) -> Any:
+    if isinstance(sample, dict):
+        return {name: _short(value) for name, value in sample.items()}
+    return sample[:_SHOWN_CHARS] if isinstance(sample, str) else sample

@@ -1,6 +1,7 @@
 """What several strategies made of the same sentences, side by side."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,8 @@ class Example:
 
     anchor: str
     found: dict[str, list[tuple[str, str | None]]] = field(default_factory=dict)
-    """Entailments and contradictions by the folder's name; an empty list where nothing was accepted."""
+    """Entailments and contradictions by the folder's name, or its path where two have one name; an empty list where
+    nothing was accepted."""
 
 
 def compare(folders: Sequence[Path], *, num: int = 5, num_samples: int = 2) -> list[Example]:
@@ -32,7 +34,11 @@ def compare(folders: Sequence[Path], *, num: int = 5, num_samples: int = 2) -> l
     Raises:
         InputError: A folder holds no triplets.
     """
-    names = {folder: f"{folder.name} ({read_audit(folder)['strategy']})" for folder in folders}
+    short = Counter(folder.name for folder in dict.fromkeys(folders))
+    names = {
+        folder: f"{folder.name if short[folder.name] == 1 else folder} ({read_audit(folder)['strategy']})"
+        for folder in folders
+    }
     firsts = itertools.islice(_triplets(folders[0]), _LOOKED_AT)
     examples = {row["anchor"]: Example(row["anchor"], {name: [] for name in names.values()}) for row in firsts}
     for folder, name in names.items():

@@ -1,6 +1,8 @@
 """The verb `synthesize`: sentences become triplets, in shards that survive a kill, filtered as often as one likes."""
 
 import json
+import logging
+import os
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -11,7 +13,7 @@ import numpy as np
 
 from tercet.checked import checked
 from tercet.errors import InputError
-from tercet.files import atomic_write, remove_temporaries, target_errors, write_json
+from tercet.files import atomic_write, remove_temporaries, sha256_of_json, target_errors, write_json
 from tercet.progress import progress_bar
 from tercet.shards import Shards, in_shards
 from tercet.synthesis.candidates import Candidate, as_line, read_candidates, write_candidates
@@ -21,6 +23,8 @@ from tercet.synthesis.settings import FilterSettings, SentenceSettings, Synthesi
 from tercet.synthesis.strategies import STRATEGIES, Maker, Model, make_candidates
 
 CANDIDATES, TRIPLETS, AUDIT, REJECTS = "candidates", "triplets.jsonl", "audit.json", "rejects.jsonl"
+
+logger = logging.getLogger("tercet")
 
 _ENDING = ".parquet"
 _MADE = "made.json"
@@ -35,7 +39,6 @@ def synthesize(
     model: Model | None = None,
     sentences: Sentences | None = None,
     seed: int = 0,
-    replace: bool = False,
     progress: bool = False,
 ) -> dict[str, Any]:
     """Make triplets of sentences.
@@ -47,11 +50,10 @@ def synthesize(
     Args:
         settings: Everything that can be chosen.
         out: The folder.
-        candidates: Another place for the candidates.
+        candidates: A folder that keeps candidates in place of `out`, those of other inputs or settings beside them.
         model: What generates and discriminates, in place of loading the one that the settings name.
         sentences: The sentences, where they are open already.
         seed: What draws are made from, with the number of a shard.
-        replace: Whether candidates of other settings that are in the way are thrown away.
         progress: Whether a bar is shown.
 
     Returns:
@@ -64,15 +66,15 @@ def synthesize(
     filters = FilterSettings(**settings.part(FilterSettings))
     # before any work, because files with evaluation texts may not be there; what it has seen would be remembered twice
     preview = Filter(filters.model_copy(update={"deduplicate": False}))
-    candidates = candidates or out / CANDIDATES
-    for folder in (out, candidates.parent):
+    for folder in (out, candidates or out):
         with target_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
     sentences = sentences or Sentences(SentenceSettings(**settings.part(SentenceSettings)), rejects=out / REJECTS)
     model = model or _load(settings)
     maker = STRATEGIES[settings.strategy](settings, model, sentences)
     plan = _plan(settings, model, sentences, maker, seed)
-    shards = Shards(candidates, plan=plan, ending=_ENDING, replace=replace)
+    folder = out / CANDIDATES if candidates is None else _folder_of(plan, candidates)
+    shards = Shards(folder, plan=plan, ending=_ENDING, replace=False)
     remove_temporaries(shards.folder)
     num_shards = _make(shards, sentences, maker, model, preview, settings, seed=seed, progress=progress)
     if not sentences.tally.num_kept:
@@ -163,6 +165,14 @@ def _plan(
     }
 
 
+def _folder_of(plan: dict[str, object], candidates: Path) -> Path:
+    """Return the folder of a plan among those of others, which may have taken days and are never thrown away."""
+    folder = candidates / sha256_of_json(plan)[:12]
+    if not folder.exists() and any(path.is_dir() for path in candidates.iterdir()):
+        logger.warning("%s: holds candidates of other inputs or settings; they are kept, and new ones made", candidates)
+    return folder
+
+
 def _filter(candidates: Path, out: Path, settings: FilterSettings) -> dict[str, Any]:
     """Write the accepted candidates and the audit."""
     made = _read_json(candidates / _MADE)
@@ -172,7 +182,8 @@ def _filter(candidates: Path, out: Path, settings: FilterSettings) -> dict[str, 
         for shard in _shards_of(candidates, made["num_shards"]):
             stream.writelines(map(as_line, chosen.accept(shard)))
     filters = {"settings": settings.model_dump(mode="json"), **chosen.tally.as_json()}
-    audit = {**made, "filters": filters, "num_triplets": chosen.tally.num_kept}
+    place = Path(os.path.relpath(candidates, out)).as_posix()
+    audit = {**made, "candidates": place, "filters": filters, "num_triplets": chosen.tally.num_kept}
     write_json(out / AUDIT, audit)
     return audit
 

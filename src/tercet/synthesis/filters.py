@@ -1,15 +1,12 @@
 """The filter: small rules, each with a name; a candidate is accepted where all of them hold."""
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 from functools import partial
 
 from tercet.rows.words import as_words, is_any_known, texts_below
-from tercet.synthesis.audit import Tally
 from tercet.synthesis.candidates import Candidate
-from tercet.synthesis.seen import Seen
 from tercet.synthesis.settings import FilterSettings
-
-_DUPLICATE = "duplicate"
+from tercet.synthesis.sieve import Sieve
 
 Rule = Callable[[Candidate], bool]
 """Whether a candidate may stay."""
@@ -70,38 +67,19 @@ def rules_for(settings: FilterSettings) -> dict[str, Rule]:
     return {name: rule for name, (wanted, rule) in rules.items() if wanted}
 
 
-class Filter:
-    """Accepts candidates, and counts what each rule drops; the first rule that does not hold counts.
+class Filter(Sieve[Candidate]):
+    """Keeps the candidates that are accepted.
 
     Args:
         settings: Which rules there are.
     """
 
     def __init__(self, settings: FilterSettings) -> None:
-        self._rules = rules_for(settings)
-        self._seen = Seen() if settings.deduplicate else None
-        self.tally = Tally([*self._rules, *([_DUPLICATE] if settings.deduplicate else [])])
+        super().__init__(rules_for(settings), key=_words_of if settings.deduplicate else None, shown=Candidate._asdict)
 
-    def accept(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Return the candidates that are accepted."""
-        good = []
-        for candidate in candidates:
-            broken = next((name for name, holds in self._rules.items() if not holds(candidate)), None)
-            if broken is None:
-                good.append(candidate)
-            else:
-                self.tally.drop(broken, candidate._asdict())
-        accepted = good
-        if self._seen is not None:
-            accepted = []
-            keys = ["\0".join(map(as_words, (row.anchor, *row.hypotheses()))) for row in good]
-            for candidate, is_new in zip(good, self._seen.add(keys), strict=True):
-                if is_new:
-                    accepted.append(candidate)
-                else:
-                    self.tally.drop(_DUPLICATE, candidate._asdict())
-        self.tally.num_kept += len(accepted)
-        return accepted
+
+def _words_of(candidate: Candidate) -> str:
+    return "\0".join(map(as_words, (candidate.anchor, *candidate.hypotheses())))
 
 
 def _sureness(candidate: Candidate) -> list[float]:

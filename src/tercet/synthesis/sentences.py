@@ -12,12 +12,10 @@ from tercet.rows.settings import RowSettings
 from tercet.rows.sources import Rows, open_rows
 from tercet.rows.words import as_words
 from tercet.synthesis.audit import Tally
-from tercet.synthesis.seen import Seen
 from tercet.synthesis.settings import SentenceSettings
+from tercet.synthesis.sieve import Sieve
 
 _BLOCK = 1024
-_SHOWN_CHARS = 200  # of a dropped sentence in the audit: some lines are megabytes
-_DUPLICATE = "duplicate"
 
 Rule = Callable[[str], bool]
 """Whether a sentence may stay."""
@@ -50,40 +48,27 @@ class Sentences:
         self.rows: Rows = open_rows(rows, kind="triplets", rank=rank)
         self.num_rows, self.num_texts = 0, 0
         """How many rows, and texts in them, were read in this pass."""
-        self.tally = self._fresh_tally()
+        self._sieve = self._fresh_sieve()
+
+    @property
+    def tally(self) -> Tally:
+        """What became of the sentences of this pass."""
+        return self._sieve.tally
 
     def __iter__(self) -> Iterator[str]:
-        self.num_rows, self.num_texts, self.tally = 0, 0, self._fresh_tally()
-        seen = Seen()
+        self.num_rows, self.num_texts, self._sieve = 0, 0, self._fresh_sieve()
         for rows in self.rows.apart():
-            yield from self._of_source(self._sentences_of(rows), seen)
+            yield from self._of_source(self._sentences_of(rows))
 
-    def _of_source(self, sentences: Iterator[str], seen: Seen) -> Iterator[str]:
+    def _of_source(self, sentences: Iterator[str]) -> Iterator[str]:
         left = self._settings.max_sentences
         while left is None or left > 0:
             block = [*itertools.islice(sentences, _BLOCK if left is None else min(left, _BLOCK))]
             if not block:
                 return
-            kept = self._keep(block, seen)
+            kept = self._sieve.accept(block)
             left = None if left is None else left - len(kept)
             yield from kept
-
-    def _keep(self, block: list[str], seen: Seen) -> list[str]:
-        good = []
-        for sentence in block:
-            broken = next((name for name, holds in self._rules.items() if not holds(sentence)), None)
-            if broken is None:
-                good.append(sentence)
-            else:
-                self.tally.drop(broken, sentence[:_SHOWN_CHARS])
-        kept = good
-        if self._settings.deduplicate:
-            is_new = seen.add([as_words(sentence) for sentence in good])
-            kept = [sentence for sentence, new in zip(good, is_new, strict=True) if new]
-            for sentence in itertools.compress(good, (not new for new in is_new)):
-                self.tally.drop(_DUPLICATE, sentence)
-        self.tally.num_kept += len(kept)
-        return kept
 
     def _sentences_of(self, rows: Rows) -> Iterator[str]:
         for row in rows:
@@ -98,8 +83,8 @@ class Sentences:
         read = {source["path"]: {name: source[name] for name in ("num_read", "num_bad")} for source in sources}
         return {"sources": read, "num_texts": self.num_texts, **self.tally.as_json()}
 
-    def _fresh_tally(self) -> Tally:
-        return Tally([*self._rules, *([_DUPLICATE] if self._settings.deduplicate else [])])
+    def _fresh_sieve(self) -> Sieve[str]:
+        return Sieve(self._rules, key=as_words if self._settings.deduplicate else None, shown=str)
 
 
 def rules_for(settings: SentenceSettings) -> dict[str, Rule]:

@@ -77,7 +77,7 @@ class SynthesisSettings(SentenceSettings, Sampling, FilterSettings):
     """The branch, tag or commit of the model on the hub."""
 
     convert_pickle: bool = False
-    """Whether a model that has only pickled weights may be converted, weights only."""
+    """Whether models that have only pickled weights may be converted, weights only."""
 
     engine: Literal["auto", "transformers", "ctranslate2"] = "auto"
     """What generates."""

@@ -105,7 +105,10 @@ class Translated:
     def __init__(self, settings: SynthesisSettings, _model: Model, _all: Iterable[str]) -> None:
         from tercet.synthesis.translation import Translator
 
-        self._there, self._back = (Translator.load(name) for name in (settings.there or "", settings.back or ""))
+        self._there, self._back = (
+            Translator.load(name, convert_pickle=settings.convert_pickle)
+            for name in (settings.there or "", settings.back or "")
+        )
         self._num_samples, self._max_new_tokens = settings.num_samples, settings.max_new_tokens
         self.plan = {"there": self._there.fingerprint, "back": self._back.fingerprint, "tokens": self._max_new_tokens}
 

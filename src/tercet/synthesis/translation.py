@@ -1,5 +1,6 @@
 """A sequence-to-sequence model that translates, for back-translation."""
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from tercet.errors import ModelError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+logger = logging.getLogger("tercet")
+
 _BATCH_TOKENS = 2048
 _BEAMS = 4
 
@@ -26,28 +29,34 @@ class Translator:
         self.fingerprint = fingerprint
 
     @classmethod
-    def load(cls, name: str) -> "Translator":
+    def load(cls, name: str, *, convert_pickle: bool = False) -> "Translator":
         """Load a model by its name.
 
         Args:
             name: A folder or a hub id.
+            convert_pickle: Whether pickled weights may be converted, weights only.
 
         Raises:
             ModelError: It cannot be found, read or trusted, or is no sequence-to-sequence model.
         """
         from transformers import AutoModelForSeq2SeqLM
 
-        folder = find_folder(name)
-        model, missing = read_model(folder, AutoModelForSeq2SeqLM, convert_pickle=False)
+        folder = find_folder(name, pickles=convert_pickle)
+        model, missing = read_model(folder, AutoModelForSeq2SeqLM, convert_pickle=convert_pickle)
         if missing:
             raise ModelError(f"{folder}: {len(missing)} weights are missing, {missing[0]} first. Take a whole model.")
         return cls(model, load_tokenizer(folder), sha256_of_model(folder))
 
     @torch.inference_mode()
     def translate(self, texts: Sequence[str], *, num_samples: int = 1, max_new_tokens: int = 64) -> list[list[str]]:
-        """Return the best translations of each text."""
+        """Return the best translations of each text; of long ones, of their beginning, with a warning."""
         translations: list[list[str]] = [[] for _ in texts]
-        ids: Any = self._tokenizer([*texts], truncation=True, max_length=2 * max_new_tokens)["input_ids"]
+        max_tokens = 2 * max_new_tokens
+        whole: Any = self._tokenizer([*texts], verbose=False)["input_ids"]
+        if num_cut := sum(len(row) > max_tokens for row in whole):
+            message = "%d of %d texts have more than %d tokens: their ends are not translated"
+            logger.warning(message, num_cut, len(texts), max_tokens)
+        ids: Any = self._tokenizer([*texts], truncation=True, max_length=max_tokens)["input_ids"]
         for batch in batches_by_length([len(row) for row in ids], max_batch_tokens=_BATCH_TOKENS):
             padded = self._tokenizer.pad({"input_ids": [ids[i] for i in batch]}, return_tensors="pt")
             made = self._model.generate(

@@ -41,6 +41,8 @@ def _askubuntu(data: DataFolder, embed: Embed, _options: Options) -> Result:
             raise RowError(f"{where}: question {unknown[0]} is not in text_tokenized.txt. Fetch the files again.")
         if relevant.intersection(candidates):
             queries.append((columns[0], candidates, np.array([c in relevant for c in candidates])))
+    if not queries:
+        raise InputError("askubuntu/test.txt: no query has a relevant candidate. Fetch the file again.")
     ids = sorted({q for query, candidates, _ in queries for q in (query, *candidates)})
     vectors = dict(zip(ids, unit(embed([titles[q] for q in ids])), strict=True))
     scores = [

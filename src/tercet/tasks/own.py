@@ -13,6 +13,7 @@
 `ntrex:eng-LANGUAGE` and `ntrex:LANGUAGE-eng` are parallel pairs of NTREX in the data folder.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,9 @@ _COLUMNS = {
 
 SCORED_KINDS = ("scored", "paraphrase", "rerank", "labelled", "triplets")
 """Kinds of file whose score is better the higher it is."""
+
+_LEAST_ROWS, _LEAST_MOST_ROWS = 3, 12
+"""The fewest rows of any label, and of the most frequent one, from which ten folds can be made, and ten of the rest."""
 
 PARALLEL = ("parallel", "ntrex")
 """Kinds of parallel pairs: a file, or NTREX."""
@@ -109,10 +113,17 @@ def _read(path: Path, kind: str) -> list[tuple[Any, ...]]:
         missing = [column for column in wanted if record.get(column) is None]
         if missing:
             raise RowError(f"{path}:{line}: has no {missing[0]!r}. A {kind} file has: {', '.join(wanted)}.")
+        half = [column for column in wanted if _has_half_pair(record[column])]
+        if half:
+            raise RowError(f"{path}:{line}: {half[0]!r} has half a surrogate pair. Write whole characters.")
         rows.append((f"{path}:{line}", *(record[column] for column in wanted)))
     if not rows:
         raise InputError(f"{path}: is empty. A {kind} file has: {', '.join(wanted)}.")
     return rows
+
+
+def _has_half_pair(value: Any) -> bool:
+    return isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _pairs(rows: list[tuple[Any, ...]], *, binary: bool) -> Pairs:
@@ -159,7 +170,25 @@ def _rerank(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Res
     }
 
 
+def _check_labels(counts: Counter[str]) -> None:
+    """Raise InputError if there are too few rows for ten folds, and for ten more within the rows of nine."""
+    (most, num_most), (least, num_least) = counts.most_common()[0], counts.most_common()[-1]
+    if len(counts) < 2:
+        raise InputError(f"all {num_most} rows have the label {most!r}. Give rows of two labels or more.")
+    if num_least < _LEAST_ROWS:
+        raise InputError(
+            f"the label {least!r} has {num_least} rows, and nested 10-fold needs {_LEAST_ROWS} of every label. "
+            "Add some, or take its rows out."
+        )
+    if num_most < _LEAST_MOST_ROWS:
+        raise InputError(
+            f"the most frequent label, {most!r}, has {num_most} rows, and nested 10-fold needs {_LEAST_MOST_ROWS} of "
+            "one label. Add some."
+        )
+
+
 def _labelled(rows: list[tuple[Any, ...]], embed: Embed, options: Options) -> Result:
+    _check_labels(Counter(str(label) for _, _, label in rows))
     names = sorted({str(label) for _, _, label in rows})
     labels = np.array([names.index(str(label)) for _, _, label in rows])
     vectors = embed([str(text) for _, text, _ in rows])

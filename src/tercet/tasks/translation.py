@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tercet.errors import RowError, SettingError
+from tercet.errors import InputError, RowError, SettingError
 from tercet.geometry import alignment, uniformity
 from tercet.rows.clean import script_share
 from tercet.rows.kinds import ParallelPair
@@ -73,7 +73,10 @@ def parallel_task(kind: str, name: str) -> Task:
 
     def read(data: DataFolder) -> list[tuple[str, str]]:
         if kind == "parallel":
-            rows = open_rows(data.path(str(Path(name).absolute())), kind="parallel")
+            file = Path(name).absolute()
+            if not file.is_file():
+                raise InputError(f"{name}: no such file. A parallel file has the columns source, target.")
+            rows = open_rows(data.path(str(file)), kind="parallel")
             return [(row.source, row.target) for row in rows if isinstance(row, ParallelPair)]
         english = _ntrex(data, _ENGLISH)
         language = name.removesuffix("-eng") if name.endswith("-eng") else name.removeprefix("eng-")
@@ -106,7 +109,8 @@ def parallel_geometry(pairs: Sequence[tuple[str, str]], embed_source: Embed, emb
     side = int(script_share(" ".join(targets), "zh") > script_share(" ".join(sources), "zh"))
     swapped = (sources, targets)[side]
     pool = [pair[side] for pair in pairs[_NUM_PAIRS:]] or swapped[num_positive:]
-    drawn = np.random.default_rng(0).choice(len(pool), len(swapped) - num_positive, replace=len(pool) < len(swapped))
+    num_drawn = len(swapped) - num_positive
+    drawn = np.random.default_rng(0).choice(len(pool), num_drawn, replace=len(pool) < num_drawn)
     swapped[num_positive:] = [pool[i] for i in drawn]
     first, second = unit(embed_source(sources)), unit(embed_target(targets))
     _check_widths(first, second)

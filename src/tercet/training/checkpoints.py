@@ -94,11 +94,6 @@ class Checkpoints:
             return None
         return Checkpoint(folder, step, json.loads((folder / _STATE).read_text(encoding="utf-8")))
 
-    def remove(self) -> None:
-        """Remove all checkpoints."""
-        with target_errors(self.folder):
-            shutil.rmtree(self.folder, ignore_errors=True)
-
     def _best_of(self, step: int) -> int:
         best = json.loads((self._path(step) / _STATE).read_text(encoding="utf-8")).get("best")
         return int(best["step"]) if best else step

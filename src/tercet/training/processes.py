@@ -123,10 +123,8 @@ def whole(tensor: Tensor) -> Tensor:
 
 def like(value: Tensor, parameter: Tensor) -> Tensor:
     """Return a tensor where a parameter is, divided as it is where they have the same first dimension."""
-    if value.dim() == 0:
-        return value
     value = value.to(parameter.device)
-    if not is_sharded(parameter):
+    if value.dim() == 0 or not is_sharded(parameter):
         return value
     from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 

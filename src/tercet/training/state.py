@@ -21,7 +21,7 @@ def trained_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def weights_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return copies of everything that training changes."""
+    """Return everything that training changes, on the CPU: of a module that is there, the tensors themselves."""
     return {name: whole(tensor) for name, tensor in trained_tensors(module)}
 
 

@@ -1,0 +1,78 @@
+"""Files of one's own that cannot be scored: the error says which line or label, in the user's words."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tercet import InputError, RowError
+from tercet.evaluate import evaluate
+
+HALF = "a \ud83d b"
+"""The first half of a character that JSON may write as a pair."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "column"),
+    [
+        ("scored", {"sentence1": "a", "sentence2": HALF, "score": 1}, "sentence2"),
+        ("rerank", {"query": HALF, "candidate": "b", "label": 1}, "query"),
+        ("labelled", {"text": "a", "label": HALF}, "label"),
+        ("triplets", {"anchor": HALF, "positive": "b", "negative": "c"}, "anchor"),
+    ],
+)
+def test_half_a_character_is_named_by_file_and_line(tmp_path, tiny, kind, row, column):
+    whole = {name: 2 if name == "score" else "x" for name in row}
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps(whole) + "\n" + json.dumps(row) + "\n")
+    with pytest.raises(RowError, match=rf"mine\.jsonl:2: '{column}' has half a surrogate pair"):
+        evaluate(tiny(), tasks=[f"{kind}:{path}"])
+
+
+@pytest.mark.parametrize("cache", [None, "cache"])
+def test_half_a_character_elsewhere_names_the_task(tmp_path, tiny, cache):
+    forums = "android english gaming gis mathematica physics programmers stats tex unix webmasters wordpress".split()
+    folder = tmp_path / "cqadupstack"
+    folder.mkdir()
+    (folder / "corpus.json").write_text(json.dumps({forum: {"1": "x", "2": HALF} for forum in forums}))
+    (folder / "retrieval_split.json").write_text(json.dumps({"test": {forum: {"1": ["2"]} for forum in forums}}))
+    with pytest.raises(InputError, match="CQADupStack: text 0: is not Unicode"):
+        evaluate(tiny(), tasks="CQADupStack", data=tmp_path, cache=cache and tmp_path / cache)
+
+
+@pytest.mark.parametrize("kind", ["scored", "parallel"])
+def test_a_file_that_is_not_there_is_an_error(tmp_path, kind):
+    with pytest.raises(InputError, match=r"nowhere\.tsv: no such file"):
+        evaluate(Random(), tasks=[f"{kind}:{tmp_path / 'nowhere.tsv'}"])
+
+
+class Random:
+    """An encoder that knows nothing."""
+
+    def encode(self, sentences):
+        return np.random.default_rng(0).normal(size=(len(sentences), 4))
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({"cats": 30, "dogs": 30, "zebras": 2}, "the label 'zebras' has 2 rows, .+ 3 of every label"),
+        ({"cats": 11, "dogs": 9}, "the most frequent label, 'cats', has 11 rows, .+ 12 of one label"),
+        ({"cats": 30}, "all 30 rows have the label 'cats'"),
+    ],
+)
+def test_too_few_labelled_texts_are_named_by_their_label(tmp_path, counts, message):
+    with pytest.raises(InputError, match=rf"labelled:.+mine\.tsv: {message}"):
+        evaluate(Random(), tasks=[labelled(tmp_path, counts)])
+
+
+@pytest.mark.parametrize("counts", [{"cats": 12, "zebras": 3}, {"cats": 12, "dogs": 10, "zebras": 3}])
+def test_the_fewest_labelled_texts_that_are_asked_for_suffice(tmp_path, counts):
+    task = labelled(tmp_path, counts)
+    assert evaluate(Random(), tasks=[task], classifier="sklearn")["tasks"][task]["num"] == sum(counts.values())
+
+
+def labelled(folder, counts):
+    rows = [f"a text about {label} {i}\t{label}" for label, num in counts.items() for i in range(num)]
+    (folder / "mine.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    return f"labelled:{folder / 'mine.tsv'}"
