@@ -45,7 +45,7 @@ class Translator:
         model, missing = read_model(folder, AutoModelForSeq2SeqLM, convert_pickle=convert_pickle)
         if missing:
             raise ModelError(f"{folder}: {len(missing)} weights are missing, {missing[0]} first. Take a whole model.")
-        return cls(model, load_tokenizer(folder), sha256_of_model(folder))
+        return cls(model, load_tokenizer(folder), sha256_of_model(folder, pickles=convert_pickle))
 
     @torch.inference_mode()
     def translate(self, texts: Sequence[str], *, num_samples: int = 1, max_new_tokens: int = 64) -> list[list[str]]:
