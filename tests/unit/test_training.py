@@ -362,7 +362,8 @@ def test_the_gradient_is_clipped_as_torch_does_it(tmp_path, limit):
 
 def test_processes_wait_for_one_another_as_long_as_one_may_work_alone(monkeypatch):
     alone = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 0}
-    for name, value in alone.items():
+    threads = {"OMP_NUM_THREADS": torch.get_num_threads()}  # else accelerate sets them, for all tests behind this one
+    for name, value in {**alone, **threads}.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(PartialState, "_shared_state", {})
     try:
