@@ -1,11 +1,11 @@
-"""Datasets of the hub: its libraries, imported late; commits; errors in our words."""
+"""The hub: its libraries, imported late; commits; errors in our words."""
 
 import contextlib
 import os
 from collections.abc import Iterator
 from typing import Any
 
-from tercet.errors import InputError, SettingError
+from tercet.errors import InputError, SettingError, TercetError
 
 
 def datasets_library() -> Any:
@@ -51,26 +51,41 @@ def commit_of(name: str, revision: str | None) -> str:
 
 
 @contextlib.contextmanager
-def hub_errors(name: str, revision: str | None = None) -> Iterator[None]:
-    """Turn what the hub's libraries say about a dataset into an InputError."""
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+def hub_errors(
+    name: str,
+    revision: str | None = None,
+    *,
+    kind: str = "dataset",
+    raised: type[TercetError] = InputError,
+    fix: str = "Check the network and the name, and start again.",
+) -> Iterator[None]:
+    """Turn what the hub's libraries say into an error of ours.
 
+    Args:
+        name: What is asked for.
+        revision: The branch, tag or commit of it.
+        kind: What it is called: a dataset, a model.
+        raised: The error.
+        fix: What to do where the name may be wrong.
+    """
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
         yield
+    except HFValidationError as error:
+        raise raised(f"{name}: is no id of a {kind} on the hub ({error}). {fix}") from error
     except GatedRepoError as error:
-        raise InputError(
-            f"{name}: the hub wants a login for it. Accept its terms there and run: hf auth login"
-        ) from error
+        raise raised(f"{name}: the hub wants a login for it. Accept its terms there and run: hf auth login") from error
     except RepositoryNotFoundError as error:
-        raise InputError(f"{name}: no dataset of that name on {_endpoint()}. Check the name.") from error
+        raise raised(f"{name}: no {kind} of that name on {endpoint}. {fix}") from error
     except RevisionNotFoundError as error:
-        raise InputError(f"{name}: has no revision {revision!r} on {_endpoint()}.") from error
+        raise raised(f"{name}: has no revision {revision!r}. Name a branch, tag or commit of it.") from error
     except Exception as error:  # the client's own errors, and those of its network and file format libraries
         reason = str(error).partition("\n")[0]
-        raise InputError(
-            f"{name}: {_endpoint()} did not give it ({reason}). Check the network, and start again."
-        ) from error
-
-
-def _endpoint() -> str:
-    return os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+        raise raised(f"{name}: not on this machine, and {endpoint} did not give it ({reason}). {fix}") from error

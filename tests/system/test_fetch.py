@@ -268,6 +268,6 @@ def test_a_killed_fetch_leaves_whole_files_and_the_next_one_goes_on(tmp_path):
 def test_without_a_network_the_command_says_so(tmp_path):
     done = fetch(9, tmp_path / "hf", "BIOSSES", "--data", tmp_path / "eval")
     assert done.returncode == 2
-    assert "InputError: mteb/biosses-sts: http://127.0.0.1:9 did not give it" in done.stderr
+    assert "InputError: mteb/biosses-sts: not on this machine, and http://127.0.0.1:9 did not give it" in done.stderr
     assert "Check the network" in done.stderr
     assert not (tmp_path / "eval").exists()

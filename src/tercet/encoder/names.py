@@ -2,7 +2,6 @@
 
 import difflib
 import importlib
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from tercet.encoder.shapes import shape_names
 from tercet.errors import ModelError
 from tercet.files import sha256_of_folder
+from tercet.hub import hub_errors
 
 FRESH = "random:"
 
@@ -89,31 +89,9 @@ def sha256_of_model(folder: Path, *, weights: bool = True, pickles: bool = False
 
 def _fetch(name: str, revision: str | None, *, patterns: list[str]) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HFValidationError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
 
-    try:
+    with hub_errors(name, revision, kind="model", raised=ModelError, fix=_near(name)):
         return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
-    except HFValidationError as error:
-        raise ModelError(f"{name}: no such folder, and no hub id ({error}). {_near(name)}") from error
-    except GatedRepoError as error:
-        raise ModelError(
-            f"{name}: the hub wants a login for it. Accept its terms there and run: hf auth login"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise ModelError(f"{name}: no model of that name, here or on the hub. {_near(name)}") from error
-    except RevisionNotFoundError as error:
-        raise ModelError(f"{name}: has no revision {revision!r}. Name a branch, tag or commit of it.") from error
-    except Exception as error:  # the client's own errors, and those of its network library
-        endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-        reason = str(error).partition("\n")[0]
-        raise ModelError(
-            f"{name}: not on this machine, and {endpoint} did not give it ({reason}). {_near(name)}"
-        ) from error
 
 
 def _has_pickles(name: str, revision: str | None) -> bool:
