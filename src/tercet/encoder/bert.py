@@ -1,6 +1,6 @@
 """A BERT or RoBERTa encoder over packed tokens, over a dictionary of weights with transformers' names."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -91,17 +91,33 @@ class PackedBert:
     def encode(self, pack: Pack, layers: tuple[int, ...] = (-1,)) -> Tensor:
         """Return the mean of some hidden states [num_tokens, width]: 0 is the embedding's output, -1 the last."""
         wanted = {layer % (len(self.blocks) + 1) for layer in layers}
-        drop = partial(F.dropout, p=self.shape.attention_dropout) if self.training else None
-        x = F.embedding(pack.ids, self.table) + self.kind + self.positions[self._places(pack)]
-        x = self.drop(self.embedding_norm(x))
+        x = self._embed(pack)
         kept = [x] if 0 in wanted else []
         for i, block in enumerate(self.blocks, start=1):
-            heads = attend(block.qkv(x), pack, num_heads=self.shape.num_heads, scale=1.0, bias=None, drop=drop)
-            x = block.norms[0](self._residual(block.out, heads, x, reuse=i - 1 not in wanted))
-            x = block.norms[1](self._residual(block.down, block.up(x), x, reuse=True))
+            x = self._attend(block, x, pack, reuse=i - 1 not in wanted)
+            x = self._feed_forward(block, x, reuse=True)
             if i in wanted:
                 kept.append(x)
         return kept[0] if len(kept) == 1 else torch.stack(kept).mean(0)
+
+    def states(self, pack: Pack) -> Iterator[Tensor]:
+        """Yield what there is behind the embedding, and then behind each layer's attention and behind each layer."""
+        yield (x := self._embed(pack))
+        for block in self.blocks:
+            yield (x := self._attend(block, x, pack, reuse=False))
+            yield (x := self._feed_forward(block, x, reuse=False))
+
+    def _embed(self, pack: Pack) -> Tensor:
+        x = F.embedding(pack.ids, self.table) + self.kind + self.positions[self._places(pack)]
+        return self.drop(self.embedding_norm(x))
+
+    def _attend(self, block: _Block, x: Tensor, pack: Pack, *, reuse: bool) -> Tensor:
+        drop = partial(F.dropout, p=self.shape.attention_dropout) if self.training else None
+        heads = attend(block.qkv(x), pack, num_heads=self.shape.num_heads, scale=1.0, bias=None, drop=drop)
+        return block.norms[0](self._residual(block.out, heads, x, reuse=reuse))
+
+    def _feed_forward(self, block: _Block, x: Tensor, *, reuse: bool) -> Tensor:
+        return block.norms[1](self._residual(block.down, block.up(x), x, reuse=reuse))
 
     def _residual(self, linear: Linear, x: Tensor, to: Tensor, *, reuse: bool) -> Tensor:
         if self.training:

@@ -1,11 +1,23 @@
 """The table of all kinds of stages."""
 
-from tercet.stages import classify, contrast, denoise, distill, parallel, synthesize, synthesizer, tokenizer, whiten
+from tercet.stages import (
+    classify,
+    contrast,
+    denoise,
+    distill,
+    parallel,
+    stitch,
+    synthesize,
+    synthesizer,
+    tokenizer,
+    whiten,
+)
 from tercet.stages.stage import Kind
 
 KINDS: dict[str, Kind] = {
     "tokenizer": tokenizer.KIND,
     "denoise": denoise.KIND,
+    "stitch": stitch.KIND,
     "distill": distill.KIND,
     "contrast": contrast.KIND,
     "classify": classify.KIND,

@@ -1,7 +1,9 @@
 """The texts of any rows, for stages that do not ask what a row says about them."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
+from tercet.errors import SettingError
 from tercet.objectives.batch import text_key
 from tercet.rows.kinds import Row, texts_of
 from tercet.rows.settings import RowSettings
@@ -31,3 +33,22 @@ def different_texts(rows: Iterable[Row]) -> Iterator[str]:
             if key not in seen:
                 seen.add(key)
                 yield text
+
+
+class TextSample:
+    """Some of the texts of rows, drawn from all of them.
+
+    Raises:
+        SettingError: The rows have no end.
+    """
+
+    def __init__(self, rows: RowSettings, context: Context) -> None:
+        self._rows, self._seed = open_texts(rows, context), context.seed
+        if self._rows.num_rows is None:
+            raise SettingError(f"stages.{context.name}.rows: are streamed, without end. Set stream: false.")
+        self.inputs = self._rows.describe()
+
+    def draw(self, max_texts: int) -> list[str]:
+        """Return different texts."""
+        batches = self._rows.batches(batch=1, seed=self._seed, epochs=1)  # larger ones leave the last rows out
+        return [*islice(different_texts(row for batch in batches for row in batch), max_texts)]

@@ -1,6 +1,5 @@
 """The stage `whiten`: directions in which texts hardly differ count for more, those in which all differ for less."""
 
-from itertools import islice
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ from tercet.encoder import Encoder, Vectors
 from tercet.errors import SettingError
 from tercet.rows.settings import RowSettings
 from tercet.stages.stage import Context, Kind
-from tercet.stages.texts import different_texts, open_texts
+from tercet.stages.texts import TextSample
 from tercet.stages.trained import NumberFormat, StartSettings
 from tercet.stages.whitening import whitening
 
@@ -38,18 +37,15 @@ class WhitenStage(StartSettings):
 class _Whiten:
     def __init__(self, settings: WhitenStage, context: Context) -> None:
         self._settings, self._context = settings, context
-        self._rows = open_texts(settings.rows, context)
-        if self._rows.num_rows is None:
-            raise SettingError(f"stages.{context.name}.rows: are streamed, without end. Set stream: false.")
-        self.inputs = {**settings.describe(context), "rows": self._rows.describe()}
+        self._sample = TextSample(settings.rows, context)
+        self.inputs = {**settings.describe(context), "rows": self._sample.inputs}
 
     def run(self) -> dict[str, Any]:
         settings, context = self._settings, self._context
         if not context.processes.is_main:
             return {}
         encoder = Encoder.load(**settings.placed(context), device=str(context.processes.device), **settings.encoder)
-        batches = self._rows.batches(batch=1, seed=context.seed, epochs=1)  # larger ones leave the last rows out
-        texts = [*islice(different_texts(row for batch in batches for row in batch), settings.max_texts)]
+        texts = self._sample.draw(settings.max_texts)
         variance = whiten(encoder, encoder.embed(texts, progress=context.progress), settings.power)
         encoder.dtype = getattr(torch, settings.weights)
         encoder.save(context.folder / KIND.output)
