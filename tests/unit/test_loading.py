@@ -90,6 +90,22 @@ def test_the_pooler_of_a_bert_checkpoint_is_the_mlp_of_cls_mlp(bert_tokenizer, t
     np.testing.assert_allclose(encoder.embed(["two dogs run"]), expected.numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("stored", ["pickle", "shards"])
+def test_the_pooler_is_found_however_weights_are_stored(bert_tokenizer, tmp_path, stored):
+    torch.manual_seed(1)
+    model = BertModel(shape_config("bert-tiny", vocab_size=len(bert_tokenizer))).eval()
+    folder = save_plain(model, bert_tokenizer, tmp_path)
+    (folder / "model.safetensors").unlink()
+    if stored == "pickle":
+        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    else:
+        model.save_pretrained(folder, max_shard_size="200KB")
+    with torch.no_grad():
+        expected = model(**bert_tokenizer("two dogs run", return_tensors="pt")).pooler_output
+    encoder = Encoder.load(folder, readout="cls-mlp", normalize=False, convert_pickle=stored == "pickle")
+    np.testing.assert_allclose(encoder.embed(["two dogs run"]), expected.numpy(), atol=1e-5)
+
+
 def test_settings_override_what_a_folder_says(tiny, tmp_path, sentences):
     tiny("bert", readout="cls-mlp", projection=16).save(tmp_path / "m")
     plain = Encoder.load(tmp_path / "m", readout="cls", projection=None, max_tokens=20, prompt="query: [X]")

@@ -39,7 +39,7 @@ class TestAlignedFiles:
         assert found != wanted
         assert sorted(found, key=str) == sorted(wanted, key=str)
 
-    @pytest.mark.parametrize(("en", "zh", "numbers"), [(3, 5, "5 and 3"), (5, 3, "5 and 3"), (0, 2, "2 and 0")])
+    @pytest.mark.parametrize(("en", "zh", "numbers"), [(3, 5, "3 and 5"), (5, 3, "5 and 3"), (0, 2, "0 and 2")])
     def test_files_of_unequal_length_are_refused_even_where_bad_rows_are_skipped(self, tmp_path, en, zh, numbers):
         source = {
             "path": write(tmp_path / "a.en", *["x"] * en),
@@ -238,6 +238,12 @@ def test_each_rule_keeps_and_drops_and_counts(tmp_path, rule, caplog):
     assert f"left out by rules: {rule} 1" in caplog.text
     assert rows.describe()["sha256"] != without.describe()["sha256"]
     assert sorted(itertools.chain(*rows.batches(batch=1, seed=1, epochs=1)), key=str) == sorted(found, key=str)
+
+
+def test_exchanged_languages_are_an_error_that_names_the_rule(tmp_path):
+    path = write(tmp_path / "a.tsv", "en\tzh", "你好世界\tHello world", "谢谢你们\tThank you")
+    with pytest.raises(InputError, match=r"all rows were left out by rules: languages 2\. Check its columns"):
+        open_rows({"sources": [path], "clean": {"languages": ["en", "zh"]}}, kind="parallel")
 
 
 @pytest.mark.parametrize(

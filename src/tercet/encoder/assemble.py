@@ -14,6 +14,7 @@ from tercet.encoder.backbone import (
     load_pooler,
     model_type_of,
     refuse_code,
+    require_safetensors,
     stored_dtype,
 )
 from tercet.encoder.folder import Stored, read_folder
@@ -75,11 +76,12 @@ def assemble_stored(
         raise SettingError(f"{folder}: does not say how vectors are read out. Set readout to one of: {names}.")
     readout = READOUTS[check_readout(name, model_type_of(stored.transformer))]
     decoder = readout.pooling == "decoder"
+    refuse_code(stored.transformer, "config.json")
     if readout.has_mlp and stored.mlp is None:
+        require_safetensors(stored.transformer, "model", convert_pickle=convert_pickle)
         stored.mlp = load_pooler(stored.transformer)
     layers = len(stored.dense)
     make_tower: Callable[[Head], Tower | StoredTower]
-    refuse_code(stored.transformer, "config.json")
     found = read_weights(stored.transformer, decoder=decoder) if device.type == "cpu" else None
     if found is not None:
         config, weights = found

@@ -202,14 +202,16 @@ def load_pooler(folder: Path) -> Dense | None:
 
     SimCSE's published checkpoints keep their MLP there.
     """
-    file = folder / "model.safetensors"
-    if model_type_of(folder) not in BERT_FAMILY or not file.exists():
+    if model_type_of(folder) not in BERT_FAMILY:
         return None
-    with safe_open(file, framework="pt") as weights:
-        names = {key.split("pooler.dense.")[-1]: key for key in weights.keys() if "pooler.dense." in key}
-        if not names:
-            return None
-        weight, bias = weights.get_tensor(names["weight"]).float(), weights.get_tensor(names["bias"]).float()
+    found: dict[str, torch.Tensor] = {}
+    for file in folder.glob("model*.safetensors"):
+        with safe_open(file, framework="pt") as weights:
+            names = [key for key in weights.keys() if "pooler.dense." in key]
+            found |= {key.rpartition(".")[2]: weights.get_tensor(key).float() for key in names}
+    if not found:
+        return None
+    weight, bias = found["weight"], found["bias"]
     mlp = Dense(weight.shape[1], weight.shape[0], bias=True, activation="tanh")
     mlp.linear.load_state_dict({"weight": weight, "bias": bias})
     return mlp

@@ -50,7 +50,8 @@ class AlignedFiles:
         pairs = itertools.zip_longest(*(file.entries() for file in self._files))
         for number, (source, target) in enumerate(pairs):
             if source is None or target is None:
-                raise self._uneven(number + 1 + sum(1 for _ in pairs), shorter=number)
+                longer = number + 1 + sum(1 for _ in pairs)
+                raise self._uneven(*((number, longer) if source is None else (longer, number)))
             if number % _STRIDE == 0:
                 self._places[0].append(source.place)
                 self._places[1].append(target.place)
@@ -76,11 +77,11 @@ class AlignedFiles:
         for file in self._files:
             file.check_unchanged()
 
-    def _uneven(self, longer: int, *, shorter: int) -> InputError:
+    def _uneven(self, num_sources: int, num_targets: int) -> InputError:
         source, target = (file.path for file in self._files)
         return InputError(
-            f"{source} and {target}: have {longer:,} and {shorter:,} lines, whichever is which, so that lines are no "
-            "translations of one another. Get both files of one release."
+            f"{source} and {target}: have {num_sources:,} and {num_targets:,} lines, so that lines are no translations "
+            "of one another. Get both files of one release."
         )
 
 

@@ -58,14 +58,14 @@ def open_rows(sources: Any, *, kind: RowKind, rank: int = 0) -> "Rows":
         opened = [_open(source, kind, settings, reject, clean, known) for source in settings.sources]
     for source in opened:
         source.gate.check_fraction()
+        by_rule = ", ".join(f"{rule} {num:,}" for rule, num in source.gate.left_out.items())
         if source.store is not None and not len(source.store):
-            raise no_rows(source.gate.name)
+            raise no_rows(source.gate.name, by_rule)
         num_bad = source.gate.counts["num_bad"]
         if num_bad and rank == 0:
             told = f", see {settings.rejects}" if settings.rejects else ""
             logger.warning("%s: %s bad rows were left out%s.", source.gate.name, f"{num_bad:,}", told)
-        if source.gate.left_out and rank == 0:
-            by_rule = ", ".join(f"{rule} {num:,}" for rule, num in source.gate.left_out.items())
+        if by_rule and rank == 0:
             logger.warning("%s: rows were left out by rules: %s.", source.gate.name, by_rule)
     return Rows(opened, settings, kind=kind, rejects=rejects)
 

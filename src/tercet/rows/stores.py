@@ -206,8 +206,10 @@ class StreamFeed:
             yield from rows
 
 
-def no_rows(name: str) -> InputError:
-    """Return the error for a source that has none."""
+def no_rows(name: str, by_rule: str = "") -> InputError:
+    """Return the error for a source that has none, or none that the rules leave."""
+    if by_rule:
+        return InputError(f"{name}: all rows were left out by rules: {by_rule}. Check its columns, or the rules.")
     return InputError(f"{name}: has no rows to learn from. Check the file and its columns.")
 
 
