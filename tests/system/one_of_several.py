@@ -46,6 +46,7 @@ CASES = {
     "parallel": ("parallel", False),
     "parallel-sharded": ("parallel", True),
     "dual": ("dual", False),
+    "multilingual": ("multilingual", False),
     "distill": ("distill", False),
 }
 """Objectives, and whether weights are divided among the processes."""
@@ -69,9 +70,10 @@ def take_step(name, encoder, rows, compute, folder, gather=None):
         )
         objective.step(batch[rows])
         objective.module.zero_grad()
-    elif name == "dual":
-        source, settings = Encoder.load(folder / "source", device="cpu"), ParallelSettings(design="dual")
-        objective, batch = Parallel(encoder, source, settings, compute=compute, gather=gather), PARALLEL
+    elif name in ("dual", "multilingual"):
+        source = Encoder.load(folder / "source", device="cpu") if name == "dual" else encoder
+        settings, batch = ParallelSettings(design=name), PARALLEL
+        objective = Parallel(encoder, source, settings, compute=compute, gather=gather)
     elif name == "distill":
         settings, batch = DistillSettings(pair_weight=3.0), TRIPLETS
         objective = Distill(encoder, lambda keys: TARGETS[keys % 97], settings, compute=compute, gather=gather)

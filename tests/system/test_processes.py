@@ -42,7 +42,9 @@ def folder(tiny, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("case", ["contrast", "classify", "sharded", "parallel", "parallel-sharded", "dual", "distill"])
+@pytest.mark.parametrize(
+    "case", ["contrast", "classify", "sharded", "parallel", "parallel-sharded", "dual", "multilingual", "distill"]
+)
 def test_two_processes_give_the_loss_and_gradients_of_one(folder, script, case):
     encoder = Encoder.load(folder / "model", device="cpu")
     result, wanted = script.take_step(script.CASES[case][0], encoder, slice(None), ComputeSettings(), folder)
