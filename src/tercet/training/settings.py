@@ -44,7 +44,7 @@ class TrajectorySettings(BaseModel):
     """How many steps lie between two measurements. There is one before the first step and one behind the last, too."""
 
     sets: list[str] = Field(default=["STSB-dev"], min_length=1)
-    """Scored pairs: an STS task, or `geometry:FILE`. Parallel pairs: `parallel:FILE`."""
+    """Scored pairs: an STS task, or `geometry:FILE`. Parallel pairs: `parallel:FILE`, or NTREX, `ntrex:eng-zho-CN`."""
 
 
 class LoopSettings(BaseModel):
