@@ -140,6 +140,15 @@ def test_a_run_that_was_cut_off_goes_on_with_the_same_bytes_and_makes_no_shard_t
     assert content(tmp_path / "cut") == content(tmp_path / "whole")
 
 
+def test_a_run_that_was_killed_while_it_wrote_its_plan_starts_again(lines, tmp_path):
+    synthesize(settings(lines), tmp_path / "whole", model=StandIn())
+    [marker] = (path for path in (tmp_path / "whole" / "candidates").glob("*.json") if path.name != "made.json")
+    (tmp_path / "killed" / "candidates").mkdir(parents=True)
+    (tmp_path / "killed" / "candidates" / f".{marker.name}.abcdefgh").write_bytes(b"half of it")
+    synthesize(settings(lines), tmp_path / "killed", model=StandIn())
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
 def test_a_finished_run_is_not_made_again(lines, tmp_path):
     synthesize(settings(lines), tmp_path / "out", model=StandIn())
     before, model = content(tmp_path / "out"), StandIn()

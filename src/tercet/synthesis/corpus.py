@@ -75,7 +75,6 @@ def synthesize(
     plan = _plan(settings, model, sentences, maker, seed)
     folder = out / CANDIDATES if candidates is None else _folder_of(plan, candidates)
     shards = Shards(folder, plan=plan, ending=_ENDING, replace=False)
-    remove_temporaries(shards.folder)
     num_shards = _make(shards, sentences, maker, model, preview, settings, seed=seed, progress=progress)
     if not sentences.tally.num_kept:
         raise InputError(
