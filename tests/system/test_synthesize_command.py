@@ -112,6 +112,10 @@ def test_a_disk_that_fills_up_loses_nothing(tercet, command, tmp_path, max_file_
     assert content(tmp_path / "full") == content(tmp_path / "whole")
 
 
+def unused(option, flag):
+    return rf"SettingError: --{option}: does nothing with --{flag}\. Leave it out\."
+
+
 RUN = "synthesize in.txt --model ./x --out out"
 ERRORS = {
     "no model": ("synthesize in.txt --out out", r"SettingError: --model: is missing\. .+"),
@@ -122,6 +126,17 @@ ERRORS = {
     "no evaluation texts": (f"{RUN} --leaks no.tsv", r"InputError: no\.tsv: No such file.+"),
     "no such model": (RUN, r"ModelError: \./x: no such folder\..+"),
     "half of a way": (f"{RUN} --strategy backtranslation --there ./x", r"SettingError: .*there and back.+"),
+    "filtering with a target": ("synthesize --refilter . --out out", unused("out", "refilter")),
+    "filtering with a model": ("synthesize --refilter . -m x --alpha 0.8", unused("model", "refilter")),
+    "filtering with a seed": ("synthesize --refilter . --set alpha=0.8 --seed 0", unused("seed", "refilter")),
+    "filtering documents": ("synthesize --refilter . --leaks no.tsv --split", unused("split", "refilter")),
+    "filtering with a strategy": ("synthesize --refilter . --strategy generate", unused("strategy", "refilter")),
+    "filtering a column": ("synthesize --refilter . --column text", unused("column", "refilter")),
+    "filtering with a translator": ("synthesize --refilter . --back x", unused("back", "refilter")),
+    "comparing with a target": ("synthesize --compare . --out out", unused("out", "compare")),
+    "comparing with a filter": ("synthesize --compare . --alpha 0.8", unused("alpha", "compare")),
+    "comparing with a setting": ("synthesize --compare . --set alpha=0.8", unused("set", "compare")),
+    "comparing and filtering": ("synthesize --compare . --refilter", unused("refilter", "compare")),
     "a folder that is no corpus": ("synthesize --refilter .", r"InputError: audit\.json: cannot be read .+"),
     "a folder to compare that is none": ("synthesize --compare .", r"InputError: audit\.json: cannot be read .+"),
 }

@@ -97,12 +97,17 @@ def refilter(folder: str | Path, **changes: Any) -> dict[str, Any]:
         The audit.
 
     Raises:
-        InputError: The folder does not hold all candidates.
+        InputError: The folder does not hold all candidates, or is that of a stage.
         SettingError: There is no such setting, or its value does not fit.
     """
     folder = Path(folder)
-    last = read_audit(folder)["filters"]["settings"]
-    return _filter(folder / CANDIDATES, folder, checked(FilterSettings, {**last, **changes}))
+    audit = read_audit(folder)
+    if audit.get("candidates", CANDIDATES) != CANDIDATES:
+        raise InputError(
+            f"{folder}: is a stage of a run, which later stages learn from. Run its recipe again with another filter, "
+            "such as --set stages.NAME.alpha=0.8: nothing is generated anew."
+        )
+    return _filter(folder / CANDIDATES, folder, checked(FilterSettings, {**audit["filters"]["settings"], **changes}))
 
 
 def read_audit(folder: Path) -> dict[str, Any]:
