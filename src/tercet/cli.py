@@ -286,7 +286,11 @@ def synthesize(
         bool, typer.Option("--compare", help="Show what several folders have for the same sentences.")
     ] = False,
     strategy: Annotated[
-        str, typer.Option(help="generate, no-negatives, retrieval (BM25) or backtranslation.")
+        str,
+        typer.Option(
+            help="generate, no-negatives, retrieval (BM25) or backtranslation. The discriminator relabels where GenSE "
+            "used an NLI cross-encoder."
+        ),
     ] = "generate",
     split: Annotated[bool, typer.Option("--split", help="Split documents into sentences first.")] = False,
     alpha: Annotated[

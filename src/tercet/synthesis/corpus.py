@@ -131,13 +131,15 @@ def _make(
     progress: bool,
 ) -> int:
     """Make the candidates that are not there yet, and return how many shards there are."""
-    start_s, num_done, number = time.monotonic(), 0, -1
+    start_s: float | None = None
+    num_done, number = 0, -1
     with progress_bar("synthesizing", total=sentences.rows.num_rows, unit="rows", enabled=progress) as advance:
         for number, shard in enumerate(in_shards(iter(sentences), settings.shard_sentences)):
             num_new, num_done = sentences.num_rows - num_done, sentences.num_rows
             if shards.is_done(number):
                 advance(num_new, earlier=True)
                 continue
+            start_s = time.monotonic() if start_s is None else start_s
             shard_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
             first = number * settings.shard_sentences
             made = make_candidates(shard, maker=maker, model=model, first=first, seed=shard_seed)
