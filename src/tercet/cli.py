@@ -264,6 +264,7 @@ def train(
     "    tercet synthesize --compare synthetic retrieved"
 )
 def synthesize(
+    context: typer.Context,
     inputs: Annotated[
         list[str],
         typer.Argument(
@@ -285,7 +286,11 @@ def synthesize(
         bool, typer.Option("--compare", help="Show what several folders have for the same sentences.")
     ] = False,
     strategy: Annotated[
-        str, typer.Option(help="generate, no-negatives, retrieval (BM25) or backtranslation.")
+        str,
+        typer.Option(
+            help="generate, no-negatives, retrieval (BM25) or backtranslation. The discriminator relabels where GenSE "
+            "used an NLI cross-encoder."
+        ),
     ] = "generate",
     split: Annotated[bool, typer.Option("--split", help="Split documents into sentences first.")] = False,
     alpha: Annotated[
@@ -306,6 +311,9 @@ def synthesize(
     """Make triplets of sentences: write, judge, filter. Killed and started again, it goes on where it was."""
     from tercet.synthesis import show
 
+    for flag, used in _WITHOUT_A_MODEL.items():
+        if context.params[flag]:
+            _refuse_unused(context, flag, used)
     filters = {**parse_settings(settings or []), **({} if alpha is None else {"alpha": alpha})}
     filters |= {"leaks": leaks} if leaks else {}
     if compare:
@@ -442,6 +450,19 @@ def export(
         f"{out}: on sample texts the largest difference is {difference.max_error:.1e}, "
         f"the lowest cosine {difference.min_cosine:.4f}"
     )
+
+
+_WITHOUT_A_MODEL = {"compare": {"inputs"}, "refilter": {"inputs", "alpha", "leaks", "settings"}}
+"""The flags of `synthesize` with which nothing is generated, and what they use."""
+
+
+def _refuse_unused(context: typer.Context, flag: str, used: set[str]) -> None:
+    """Raise SettingError where something is given that a flag does not use."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if name not in {flag, *used} and source is not None and source.name == "COMMANDLINE":
+            raise SettingError(f"{parameter.opts[0]}: does nothing with --{flag}. Leave it out.")
 
 
 @contextlib.contextmanager

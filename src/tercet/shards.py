@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tercet.errors import OutputError
-from tercet.files import sha256_of_json, target_errors, write_json
+from tercet.files import remove_temporaries, sha256_of_json, target_errors, write_json
 
 logger = logging.getLogger("tercet")
 
@@ -32,14 +32,16 @@ class Shards:
         marker = folder / f"{sha256_of_json(plan)}.json"
         with target_errors(folder):
             shutil.rmtree(self._removed, ignore_errors=True)
-            if folder.exists() and not marker.exists():
+            if folder.exists():
                 _check_ours(folder)
-                if not replace and any(folder.iterdir()):
-                    raise OutputError(
-                        f"{folder}: holds what other inputs or settings made. Name another target, or remove it."
-                    )
-                logger.warning("%s holds the start of other work, which is thrown away", folder)
-                self.remove()
+                remove_temporaries(folder)
+                if not marker.exists() and any(folder.iterdir()):
+                    if not replace:
+                        raise OutputError(
+                            f"{folder}: holds what other inputs or settings made. Name another target, or remove it."
+                        )
+                    logger.warning("%s holds the start of other work, which is thrown away", folder)
+                    self.remove()
             folder.mkdir(exist_ok=True)
         if not marker.exists():
             try:
@@ -68,8 +70,9 @@ class Shards:
 
 
 def _check_ours(folder: Path) -> None:
-    names = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
-    if names and not any(re.fullmatch(r"[0-9a-f]{64}\.json", name) for name in names):
+    """Check that a folder is empty or has a marker; of the first one, a kill may have left a temporary file alone."""
+    names = [path.name for path in folder.iterdir()]
+    if names and not any(re.fullmatch(r"[0-9a-f]{64}\.json|\.[0-9a-f]{64}\.json\.\w{8}", name) for name in names):
         raise OutputError(f"{folder}: is in the way, and not Tercet's. Move it or name another target.")
 
 

@@ -202,6 +202,30 @@ def test_a_model_is_fetched_and_gives_the_vectors_of_its_folder(python, hub, cha
     np.testing.assert_allclose(json.loads(done.stdout), encoder.embed(SENTENCES), atol=1e-5)
 
 
+JUDGE = """
+import json, sys
+from tercet import Synthesizer
+synthesizer = Synthesizer.load(sys.argv[1], engine="transformers", precision="exact")
+texts = json.loads(sys.argv[2])
+print(json.dumps([synthesizer.generate(texts, seed=3), synthesizer.score(texts, texts[::-1]).tolist()]))
+"""
+
+
+def test_a_synthesizer_is_fetched_and_writes_and_judges_as_its_folder(
+    python, hub, changes, synthesizer_folder, tmp_path
+):
+    from tercet import Synthesizer
+
+    hub.add("acme/tiny-synthesizer", synthesizer_folder())
+    done = python("-c", JUDGE, "acme/tiny-synthesizer", json.dumps(SENTENCES), folder=tmp_path, changes=changes)
+    assert done.returncode == 0, done.stderr
+    written, judged = json.loads(done.stdout)
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= hub.fetched("acme/tiny-synthesizer")
+    own = Synthesizer.load(synthesizer_folder(), engine="transformers", device="cpu", precision="exact")
+    assert written == own.generate(SENTENCES, seed=3)
+    np.testing.assert_allclose(judged, own.score(SENTENCES, SENTENCES[::-1]), atol=1e-5)
+
+
 def test_a_model_with_a_decoder_a_projection_and_a_prompt_is_fetched_whole(embed, hub, tiny, tmp_path):
     encoder = tiny("t5", readout="encdec-first", prompt="gense", projection=16)
     encoder.save(tmp_path / "model")

@@ -22,13 +22,25 @@ def sentences(num, *, seed=1):
     return [f"{i} " + " ".join(rng.choices(words, k=rng.randrange(8, 12))) for i in range(num)]
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def launch(preload, cache):
+    """Return the function that starts `tercet ARGS`, with a cache of its own for converted models."""
+    with preload(XDG_CACHE_HOME=str(cache)) as start:
+        yield start
+
+
 @pytest.fixture
 def command(tmp_path, synthesizer_folder):
     """Return a function that gives the arguments of one run."""
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in sentences(30)))
 
-    def args(out, *more, source="in.txt"):
-        return ["synthesize", source, "--model", synthesizer_folder("t5"), "--out", out, *LOOSE, *SMALL, *PLAIN, *more]
+    def args(out, *more, source="in.txt", engine=PLAIN):
+        return ["synthesize", source, "--model", synthesizer_folder("t5"), "--out", out, *LOOSE, *SMALL, *engine, *more]
 
     return args
 
@@ -74,11 +86,14 @@ def test_filtering_again_and_comparing_need_no_model(tercet, command, tmp_path):
     assert "a (generate)" in done.stdout
     assert "N/A" in done.stdout
     assert "DINO" in done.stdout
+    assert "The discriminator relabels where GenSE used an NLI cross-encoder." in done.stdout
 
 
-def test_killed_many_times_it_ends_with_the_same_bytes_and_no_shard_is_made_twice(launch, tercet, command, tmp_path):
+def kill_often(launch, tercet, command, tmp_path, **more):
+    """Compare what a run that is killed many times ends with to what one that is left alone writes."""
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in sentences(75)))
-    assert tercet(*command("whole")).returncode == 0
+    done = tercet(*command("whole", **more))
+    assert done.returncode == 0, done.stderr
     parts, rng, known, num_killed = tmp_path / "killed" / "candidates", random.Random(5), {}, 0
 
     def finished():
@@ -86,7 +101,7 @@ def test_killed_many_times_it_ends_with_the_same_bytes_and_no_shard_is_made_twic
 
     for _ in range(6):
         enough = len(known) + rng.randrange(1, 4)
-        with launch(*command("killed"), folder=tmp_path) as started:
+        with launch(*command("killed", **more), folder=tmp_path) as started:
             kill_when(lambda enough=enough: len(finished()) >= enough, started, delay_s=rng.uniform(0, 0.02))
         if started[1].returncode != -signal.SIGKILL:
             break
@@ -95,9 +110,18 @@ def test_killed_many_times_it_ends_with_the_same_bytes_and_no_shard_is_made_twic
         assert {name: now[name] for name in known} == known, "a finished shard was made again"
         known = now
     assert num_killed >= 3
-    done = tercet(*command("killed"))
+    done = tercet(*command("killed", **more))
     assert done.returncode == 0, done.stderr
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
+def test_killed_many_times_it_ends_with_the_same_bytes_and_no_shard_is_made_twice(launch, tercet, command, tmp_path):
+    kill_often(launch, tercet, command, tmp_path)
+
+
+def test_with_the_default_engine_and_precision_kills_change_no_byte_either(launch, tercet, command, tmp_path, cache):
+    kill_often(launch, tercet, command, tmp_path, engine=[])
+    assert [*(cache / "tercet" / "ctranslate2").glob("*/model.bin")], "the default engine is not CTranslate2"
 
 
 @pytest.mark.parametrize("max_file_bytes", [300, 2_500])
@@ -112,6 +136,10 @@ def test_a_disk_that_fills_up_loses_nothing(tercet, command, tmp_path, max_file_
     assert content(tmp_path / "full") == content(tmp_path / "whole")
 
 
+def unused(option, flag):
+    return rf"SettingError: --{option}: does nothing with --{flag}\. Leave it out\."
+
+
 RUN = "synthesize in.txt --model ./x --out out"
 ERRORS = {
     "no model": ("synthesize in.txt --out out", r"SettingError: --model: is missing\. .+"),
@@ -122,6 +150,17 @@ ERRORS = {
     "no evaluation texts": (f"{RUN} --leaks no.tsv", r"InputError: no\.tsv: No such file.+"),
     "no such model": (RUN, r"ModelError: \./x: no such folder\..+"),
     "half of a way": (f"{RUN} --strategy backtranslation --there ./x", r"SettingError: .*there and back.+"),
+    "filtering with a target": ("synthesize --refilter . --out out", unused("out", "refilter")),
+    "filtering with a model": ("synthesize --refilter . -m x --alpha 0.8", unused("model", "refilter")),
+    "filtering with a seed": ("synthesize --refilter . --set alpha=0.8 --seed 0", unused("seed", "refilter")),
+    "filtering documents": ("synthesize --refilter . --leaks no.tsv --split", unused("split", "refilter")),
+    "filtering with a strategy": ("synthesize --refilter . --strategy generate", unused("strategy", "refilter")),
+    "filtering a column": ("synthesize --refilter . --column text", unused("column", "refilter")),
+    "filtering with a translator": ("synthesize --refilter . --back x", unused("back", "refilter")),
+    "comparing with a target": ("synthesize --compare . --out out", unused("out", "compare")),
+    "comparing with a filter": ("synthesize --compare . --alpha 0.8", unused("alpha", "compare")),
+    "comparing with a setting": ("synthesize --compare . --set alpha=0.8", unused("set", "compare")),
+    "comparing and filtering": ("synthesize --compare . --refilter", unused("refilter", "compare")),
     "a folder that is no corpus": ("synthesize --refilter .", r"InputError: audit\.json: cannot be read .+"),
     "a folder to compare that is none": ("synthesize --compare .", r"InputError: audit\.json: cannot be read .+"),
 }

@@ -255,16 +255,34 @@ ABLATIONS = {
     "stages.nli.rows.share=0.5": lambda stages: stages["nli"].rows.sources[0].share == 0.5,
     "encoder.prompt=null": lambda stages: stages["nli"].encoder["prompt"] is None,
     "stages.synthetic.strategy=no-negatives": lambda stages: stages["synthetic"].strategy == "no-negatives",
+    "stages.synthetic.strategy=retrieval": lambda stages: stages["synthetic"].strategy == "retrieval",
 }
+HALF_OF_NLI = "stages.nli.rows.share=0.5"
+WITHOUT_SYNTHETIC = ["gense-nli", "gense-nli-no-prompt", "gense-qa"]
 
 
-@pytest.mark.parametrize("change", ABLATIONS)
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [*(("gense", change) for change in ABLATIONS), *((name, HALF_OF_NLI) for name in WITHOUT_SYNTHETIC)],
+)
 @pytest.mark.parametrize("folder", [RECIPES, RECIPES / "mini"])
-def test_an_ablation_is_one_setting(folder, change, monkeypatch):
+def test_an_ablation_is_one_setting(folder, name, change, monkeypatch):
     monkeypatch.setenv("TERCET_DATA", "/data")
-    recipe = read_recipe(folder / "gense.yaml", changes=[change])
+    recipe = read_recipe(folder / f"{name}.yaml", changes=[change])
     assert ABLATIONS[change]({stage.name: stage.settings for stage in recipe.stages})
     assert change in (RECIPES.parent / "docs" / "synthesis.md").read_text()
+
+
+def test_every_ablation_in_the_page_on_synthesis_is_valid():
+    text = (RECIPES.parent / "docs" / "synthesis.md").read_text()
+    rows = text[text.index("| ablation | how |") :].splitlines()[2:]
+    assert len(rows) >= 7
+    for row in rows:
+        words = shlex.split(re.findall(r"`([^`]+)`", row)[0])
+        path = words[2] if words[:2] == ["tercet", "train"] else "recipes/gense.yaml"
+        changes = ["evaluate=STSB-dev,transfer"]
+        changes += [value for key, value in itertools.pairwise(words) if key == "--set"]
+        check_tasks(read_recipe(RECIPES.parent / path, changes=changes))
 
 
 # Batch over 8 GPUs, rate, queue and temperature of parallel translation: Tables 1, 5 and 6, Sections 4.2 and 4.4.2.

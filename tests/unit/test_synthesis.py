@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,6 +12,8 @@ import pytest
 from tercet import InputError, ModelError, OutputError, SettingError
 from tercet.checked import checked
 from tercet.rows.sources import open_rows
+from tercet.shards import Shards
+from tercet.synthesis import corpus
 from tercet.synthesis.candidates import Candidate
 from tercet.synthesis.comparison import compare
 from tercet.synthesis.corpus import refilter, synthesize
@@ -138,6 +141,43 @@ def test_a_run_that_was_cut_off_goes_on_with_the_same_bytes_and_makes_no_shard_t
     assert (tmp_path / "cut" / ".somebodys.settings").read_bytes() == b"of value"
     (tmp_path / "cut" / ".somebodys.settings").unlink()
     assert content(tmp_path / "cut") == content(tmp_path / "whole")
+
+
+def test_the_bar_tells_how_many_are_accepted_and_finished_shards_take_no_time(lines, tmp_path, monkeypatch, capsys):
+    now_s = 7.0
+
+    class Slow(StandIn):
+        def generate(self, texts, **more):
+            nonlocal now_s
+            now_s += 2
+            return super().generate(texts, **more)
+
+    class SlowToSkip(Shards):
+        def is_done(self, number):
+            nonlocal now_s
+            now_s += 1000 if super().is_done(number) else 0
+            return super().is_done(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        synthesize(settings(lines), tmp_path / "out", model=StandIn(fail_after=48))
+    monkeypatch.setattr(corpus, "Shards", SlowToSkip)
+    monkeypatch.setattr(corpus, "time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setenv("COLUMNS", "200")
+    synthesize(settings(lines), tmp_path / "out", model=Slow(), progress=True)
+    new = {sentence(i) for i in range(3 * 8, 50)}  # behind three shards that were finished
+    num = sum(row["anchor"] in new for row in triplets(tmp_path / "out"))
+    assert 0 < num < 26
+    assert "50/50 " in (shown := capsys.readouterr().err)
+    assert f" {num} accepted ({num / 26:.0%}, {num / 16:.2f}/s)" in shown  # in four shards of four seconds
+
+
+def test_a_run_that_was_killed_while_it_wrote_its_plan_starts_again(lines, tmp_path):
+    synthesize(settings(lines), tmp_path / "whole", model=StandIn())
+    [marker] = (path for path in (tmp_path / "whole" / "candidates").glob("*.json") if path.name != "made.json")
+    (tmp_path / "killed" / "candidates").mkdir(parents=True)
+    (tmp_path / "killed" / "candidates" / f".{marker.name}.abcdefgh").write_bytes(b"half of it")
+    synthesize(settings(lines), tmp_path / "killed", model=StandIn())
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 
 def test_a_finished_run_is_not_made_again(lines, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
-from tercet import Encoder, SettingError
+from tercet import Encoder, InputError, SettingError
 from tercet.pipeline import run_recipe
 from tercet.recipe import read_recipe
 from tercet.rows.sources import open_rows
@@ -95,6 +95,14 @@ def test_what_is_done_is_skipped_and_another_alpha_generates_nothing(run, tmp_pa
     assert [stage.skipped for stage in stages.values()] == [False, False]
     assert num_generated == 0
     assert len(triplets(tmp_path)) == 40 > len(strict)
+
+
+def test_the_folder_of_a_stage_is_not_filtered_behind_the_back_of_its_run(run, tmp_path):
+    run()
+    folder, before = tmp_path / "run" / "stages" / "01-synthetic", triplets(tmp_path)
+    with pytest.raises(InputError, match=r"01-synthetic: is a stage of a run.* --set stages\.NAME\.alpha=0\.8"):
+        corpus.refilter(folder, alpha=0.7)
+    assert triplets(tmp_path) == before
 
 
 def test_other_sampling_or_sentences_generate_anew(run, tmp_path):

@@ -122,6 +122,21 @@ def test_both_engines_write_what_greedy_search_of_transformers_writes(sharper, t
         assert engine(rows, greedy, num_samples=1, seed=3) == wanted
 
 
+def test_texts_alone_are_given_what_they_entail(sharper, label_tokenizer):
+    folder = sharper("t5", strength=0.3)
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    wanted = []
+    for premise in PREMISES:
+        parts = ('Write two sentences that are entailment. Sentence 1: "', premise, '" Sentence 2:')
+        ids = torch.tensor([written_out_ids(label_tokenizer, *parts, max_tokens=96)])
+        made = model.generate(ids, do_sample=False, max_new_tokens=12)
+        wanted.append([label_tokenizer.decode(made[0], skip_special_tokens=True).strip()])
+    synthesizer = Synthesizer.load(folder, engine="transformers", device="cpu", precision="exact")
+    greedy = Sampling(top_k=1, max_new_tokens=12)
+    assert synthesizer.generate(PREMISES, sampling=greedy) == wanted
+    assert synthesizer.generate(PREMISES, sampling=greedy, relation="contradiction") != wanted
+
+
 def nucleus(logits, sampling):
     """The exact distribution: temperature, the most likely k, then the fewest of them that have p together."""
     values, ids = (logits.double() / sampling.temperature).sort(descending=True)

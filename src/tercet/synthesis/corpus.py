@@ -75,7 +75,6 @@ def synthesize(
     plan = _plan(settings, model, sentences, maker, seed)
     folder = out / CANDIDATES if candidates is None else _folder_of(plan, candidates)
     shards = Shards(folder, plan=plan, ending=_ENDING, replace=False)
-    remove_temporaries(shards.folder)
     num_shards = _make(shards, sentences, maker, model, preview, settings, seed=seed, progress=progress)
     if not sentences.tally.num_kept:
         raise InputError(
@@ -98,12 +97,17 @@ def refilter(folder: str | Path, **changes: Any) -> dict[str, Any]:
         The audit.
 
     Raises:
-        InputError: The folder does not hold all candidates.
+        InputError: The folder does not hold all candidates, or is that of a stage.
         SettingError: There is no such setting, or its value does not fit.
     """
     folder = Path(folder)
-    last = read_audit(folder)["filters"]["settings"]
-    return _filter(folder / CANDIDATES, folder, checked(FilterSettings, {**last, **changes}))
+    audit = read_audit(folder)
+    if audit.get("candidates", CANDIDATES) != CANDIDATES:
+        raise InputError(
+            f"{folder}: is a stage of a run, which later stages learn from. Run its recipe again with another filter, "
+            "such as --set stages.NAME.alpha=0.8: nothing is generated anew."
+        )
+    return _filter(folder / CANDIDATES, folder, checked(FilterSettings, {**audit["filters"]["settings"], **changes}))
 
 
 def read_audit(folder: Path) -> dict[str, Any]:
@@ -127,13 +131,15 @@ def _make(
     progress: bool,
 ) -> int:
     """Make the candidates that are not there yet, and return how many shards there are."""
-    start_s, num_done, number = time.monotonic(), 0, -1
+    start_s: float | None = None
+    num_done, number = 0, -1
     with progress_bar("synthesizing", total=sentences.rows.num_rows, unit="rows", enabled=progress) as advance:
         for number, shard in enumerate(in_shards(iter(sentences), settings.shard_sentences)):
             num_new, num_done = sentences.num_rows - num_done, sentences.num_rows
             if shards.is_done(number):
                 advance(num_new, earlier=True)
                 continue
+            start_s = time.monotonic() if start_s is None else start_s
             shard_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
             first = number * settings.shard_sentences
             made = make_candidates(shard, maker=maker, model=model, first=first, seed=shard_seed)

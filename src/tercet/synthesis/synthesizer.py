@@ -100,7 +100,7 @@ class Synthesizer:
         self,
         texts: Sequence[str],
         *,
-        relation: Relation,
+        relation: Relation = "entailment",
         sampling: Sampling | None = None,
         num_samples: int = 1,
         seed: int = 0,
@@ -112,7 +112,7 @@ class Synthesizer:
 
         Args:
             texts: The premises; of each, 96 tokens are read.
-            relation: `entailment` or `contradiction`.
+            relation: `entailment`, for sentences that follow, or `contradiction`.
             sampling: How tokens are drawn.
             num_samples: How many sentences of each text.
             seed: What they are drawn with.
