@@ -131,6 +131,14 @@ def test_the_ends_of_a_row_stay_in_the_range_of_a_byte():
     torch.testing.assert_close(Quantized()(torch.eye(16))(x) / scales, x / scales, atol=0.01, rtol=0)
 
 
+def test_an_int8_product_of_16_bit_rows_overflows_nowhere():
+    generator = torch.Generator().manual_seed(2)
+    rows, weight = torch.randn(500, 64, generator=generator).bfloat16(), torch.randn(32, 64, generator=generator)
+    wanted = rows.float() @ weight.T
+    errors = (Quantized()(weight)(rows) - wanted).norm(dim=1) / wanted.norm(dim=1)
+    assert errors.max() < 0.05
+
+
 def test_a_row_of_zeros_has_an_int8_product_too():
     assert not Quantized()(torch.ones(3, 5))(torch.zeros(2, 5)).any()
 

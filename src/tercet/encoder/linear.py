@@ -175,6 +175,7 @@ class _Int8:
 
     def _quantize(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the tokens as bytes [n, width], and the step of each [n, 1]."""
+        x = x.float()  # a step in bf16 is so coarse that bytes overflow
         low, high = torch.aminmax(x, dim=1, keepdim=True)
         low, high = low.clamp_max(0), high.clamp_min(0)
         step = (high - low).clamp_min_(_LEAST).div_(_LEVELS)
