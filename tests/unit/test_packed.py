@@ -102,9 +102,10 @@ def test_a_model_trains_in_bf16_with_fp32_gradients(tiny, sentences):
 def test_public_operators_give_the_same_vectors_where_private_ones_are_missing(tiny, sentences, precision, monkeypatch):
     encoder = tiny("t5", readout="encdec-first")
     expected = encoder.embed(sentences, precision=precision)
+    has_bf16 = precision == "fast" or (precision == "int8" and linear.has_bf16())  # in which some products of int8 are
     monkeypatch.setattr(linear, "_has_operators", lambda *_names: False)
     again = tiny("t5", readout="encdec-first")
-    atol = {"exact": 1e-5, "fast": 1e-2, "int8": 1e-5}[precision]
+    atol = 1e-2 if has_bf16 else 1e-5
     np.testing.assert_allclose(again.embed(sentences, precision=precision), expected, atol=atol)
 
 
