@@ -1,0 +1,115 @@
+"""The stage `mine`: texts beside their near and less near neighbours, so that later stages see small differences."""
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from tercet.encoder.tower import unit_length
+from tercet.errors import InputError
+from tercet.files import atomic_write
+from tercet.progress import progress_bar
+from tercet.rows.settings import RowSettings
+from tercet.stages.model import ModelSettings
+from tercet.stages.remembered import RememberedVectors, remember
+from tercet.stages.stage import Context, Kind, StageSettings
+from tercet.stages.texts import TextSample
+
+_AT_A_TIME = 256
+"""How many texts are compared with all at a time."""
+
+
+class MineStage(StageSettings):
+    """The settings of a stage that looks for neighbours."""
+
+    model: ModelSettings
+    """The encoder that says how near texts are."""
+
+    rows: RowSettings
+    """Whose texts are neighbours; every kind of rows will do."""
+
+    ranks: list[int] = Field(default=[3, 15, 100])
+    """The positive is one of the nearest 3 texts, the first negative one of the next, up to rank 15, and so on."""
+
+    max_texts: int = Field(default=200_000, ge=2)
+    """How many texts there are, drawn from all rows."""
+
+    max_rows: int = Field(default=50_000, ge=1)
+    """How many of them get neighbours."""
+
+    precision: str = "auto"
+    """How they are embedded."""
+
+    cache: Path | None = None
+    """The folder where vectors are kept for other stages and runs, too; in the run's own where null."""
+
+    def names(self) -> list[str]:
+        """Return the models and files that the stage uses."""
+        return [*self.model.names(), *(source.path for source in self.rows.sources)]
+
+    @field_validator("ranks")
+    @classmethod
+    def _rising(cls, value: list[int]) -> list[int]:
+        if not value or any(low >= high for low, high in pairwise([0, *value])):
+            raise ValueError("ranks rise from 1 on, such as [3, 15, 100]")
+        return value
+
+
+class _Mine:
+    def __init__(self, settings: MineStage, context: Context) -> None:
+        self._settings, self._context = settings, context
+        self._sample = TextSample(settings.rows, context)
+        self.inputs = {"model": settings.model.describe(context), "rows": self._sample.inputs}
+
+    def run(self) -> dict[str, Any]:
+        settings, context = self._settings, self._context
+        texts = self._sample.draw(settings.max_texts)
+        if len(texts) <= settings.ranks[-1]:
+            raise InputError(
+                f"stages.{context.name}.rows: {len(texts):,} texts have no neighbour of rank {settings.ranks[-1]}. "
+                "Give more texts, or lower ranks."
+            )
+        cache = settings.cache or context.folder.parent.with_name("teachers")
+        store = RememberedVectors(cache, settings.model.load(context), precision=settings.precision)
+        vectors = torch.from_numpy(store(remember(store, lambda: texts, label="mining", context=context)))
+        if not context.processes.is_main:
+            return {}
+        chosen = range(min(settings.max_rows, len(texts)))  # the sample is in random order already
+        with (
+            atomic_write(context.folder / KIND.output, "w") as stream,
+            progress_bar("neighbours", total=len(chosen), unit="texts", enabled=context.progress) as advance,
+        ):
+            for i, neighbours in zip(chosen, neighbours_of(vectors, settings.ranks, seed=context.seed), strict=False):
+                positive, *negatives = (texts[j] for j in neighbours)
+                row = {"anchor": texts[i], "positive": positive, "negatives": negatives}
+                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+                advance(1)
+        return {"num_rows": len(chosen)}
+
+
+def neighbours_of(vectors: Tensor, ranks: list[int], *, seed: int) -> Iterator[list[int]]:
+    """Yield for each vector the places of some of its neighbours: of each range of ranks, one drawn at random.
+
+    Args:
+        vectors: [n, width]. Their mean is taken away, and cosines are compared.
+        ranks: Where each range ends.
+        seed: What neighbours are drawn with.
+    """
+    chance = np.random.default_rng(seed)
+    vectors = unit_length(vectors - vectors.mean(0))
+    for start in range(0, len(vectors), _AT_A_TIME):
+        block = vectors[start : start + _AT_A_TIME]
+        cosines = block @ vectors.T
+        cosines[torch.arange(len(block)), torch.arange(start, start + len(block))] = -torch.inf  # itself
+        nearest = cosines.topk(ranks[-1]).indices.numpy()
+        drawn = np.stack([chance.integers(low, high, len(block)) for low, high in pairwise([0, *ranks])], axis=1)
+        yield from np.take_along_axis(nearest, drawn, axis=1).tolist()
+
+
+KIND = Kind(MineStage, _Mine, output="rows.jsonl")
