@@ -1,6 +1,5 @@
 """The recipe: a YAML file that says where to start, a list of stages, and what to evaluate."""
 
-import copy
 import json
 import os
 import re
@@ -130,7 +129,7 @@ def make_recipe(content: dict[str, Any], *, default_name: str, changes: Sequence
     Raises:
         SettingError: A key is unknown or a value does not fit; the message has the key's path.
     """
-    content = copy.deepcopy(content)
+    content = _unshared(content)
     for change in changes:
         _change(content, change)
     top = checked(RecipeFile, _with_variables(content), [])
@@ -148,6 +147,13 @@ def make_recipe(content: dict[str, Any], *, default_name: str, changes: Sequence
                 )
         stages.append(stage)
     return Recipe(top.name or default_name, top.seed, tuple(stages), tuple(top.evaluate))
+
+
+def _unshared(value: Any) -> Any:
+    """Copy mappings and lists; what YAML's aliases share is copied each time, so that it can be changed apart."""
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    return [_unshared(item) for item in value] if isinstance(value, list) else value
 
 
 def _check_stage(given: dict[str, Any], number: int, top: RecipeFile) -> Stage:

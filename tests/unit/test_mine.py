@@ -66,6 +66,15 @@ def test_a_recipe_mines_rows_and_learns_from_them(recipe, tmp_path):
     assert (tmp_path / "run/encoder/model.safetensors").exists()
 
 
+def test_neighbours_are_of_texts_from_all_files_even_where_training_keeps_their_order(recipe, tmp_path):
+    (tmp_path / "more.txt").write_text("\n".join(f"{text} and more" for text in TEXTS))
+    both = f"{{sources: [{tmp_path}/texts.txt, {tmp_path}/more.txt], shuffle: false}}"
+    recipe.write_text(recipe.read_text().replace(f"rows: {tmp_path}/texts.txt", f"rows: {both}"))
+    run_recipe(read_recipe(recipe), run=tmp_path / "run")
+    lines = (tmp_path / "run/stages/01-neighbours/rows.jsonl").read_text().splitlines()
+    assert 0 < sum("and more" in json.loads(line)["anchor"] for line in lines) < 20
+
+
 def test_too_few_texts_for_a_rank_are_an_error(recipe, tmp_path):
     with pytest.raises(InputError, match=r"36 texts have no neighbour of rank 40"):
         run_recipe(read_recipe(recipe, changes=["stages.neighbours.ranks=[3,40]"]), run=tmp_path / "run")

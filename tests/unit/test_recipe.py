@@ -158,6 +158,19 @@ def test_variables_of_the_environment_are_put_in(read, monkeypatch):
     assert recipe.stages[1].settings.rows.sources[0].path == "/somewhere/nli.tsv"
 
 
+def test_a_change_of_one_stage_does_not_reach_what_an_alias_shares(read):
+    recipe = read(
+        "stages:\n"
+        "  - {name: one, contrast: &both {start: mini, rows: [a.tsv], batch: 8, learning_rate: 1.0e-4, epochs: 1}}\n"
+        "  - {name: two, contrast: *both}\n",
+        "stages.two.rows.0=b.tsv",
+        "stages.two.batch=16",
+    )
+    one, two = (stage.settings for stage in recipe.stages)
+    assert (one.batch, two.batch) == (8, 16)
+    assert [settings.rows.sources[0].path for settings in (one, two)] == ["a.tsv", "b.tsv"]
+
+
 # The recipes that come with Tercet.
 
 

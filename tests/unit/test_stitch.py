@@ -1,12 +1,14 @@
 """A T5 made of a BERT's layers, against the BERT itself as transformers computes it."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from transformers import T5Tokenizer
 
-from tercet import Encoder, SettingError
+from tercet import Encoder, InputError, SettingError
 from tercet.encoder.bert import BertShape, PackedBert
 from tercet.encoder.linear import Prepared, Trainable
 from tercet.encoder.pack import Pack
@@ -134,6 +136,21 @@ def test_layers_that_are_not_there_are_refused(bert, t5_tokenizer, layers):
         stitch(bert, t5_tokenizer, layers=layers, texts=SAMPLE)
 
 
+def test_a_prompt_behind_the_text_is_refused(tiny, words):
+    with pytest.raises(SettingError, match="behind the text"):
+        stitch(tiny("bert", readout="mean", prompt="gense"), words, layers=[0], texts=SAMPLE)
+
+
+def test_a_tokenizer_without_an_end_is_refused(bert):
+    with pytest.raises(SettingError, match="text's end"):
+        stitch(bert, bert.tokens.tokenizer, layers=[0], texts=SAMPLE)
+
+
+def test_too_few_texts_are_refused(bert, words):
+    with pytest.raises(InputError, match="100 texts are fewer than a vector's 128 numbers"):
+        stitch(bert, words, layers=[0], texts=SAMPLE[:100])
+
+
 def test_a_recipe_stitches_a_start_and_trains_on(bert, words, tmp_path):
     bert.save(tmp_path / "bert")
     words.save_pretrained(tmp_path / "words")
@@ -143,11 +160,15 @@ def test_a_recipe_stitches_a_start_and_trains_on(bert, words, tmp_path):
 encoder: {{readout: enc-mean, projection: 128}}
 stages:
   - name: start
-    stitch: {{model: {tmp_path}/bert, tokenizer: {tmp_path}/words, layers: [0, 1], rows: &rows {tmp_path}/texts.txt}}
+    stitch: {{model: {tmp_path}/bert, tokenizer: {tmp_path}/words, layers: [0, 1], rows: &rows {tmp_path}/texts.txt,
+              max_texts: 150, center: 0.2, max_tokens: 40}}
   - name: distill
     distill: {{start: "@start", teacher: {tmp_path}/bert, rows: *rows, batch: 16, steps: 2, learning_rate: 1.0e-4}}
 """)
     run_recipe(read_recipe(recipe), run=tmp_path / "run")
     start = Encoder.load(tmp_path / "run/stages/01-start/encoder")
     assert likeness(start.embed(TEXTS), bert.embed(TEXTS)) > 0.9
+    assert np.linalg.norm(start.embed(TEXTS).mean(0)) > 0.3
+    assert start.settings["max_tokens"] == 40
+    assert json.loads((tmp_path / "run/stages/01-start/stage.json").read_text())["notes"]["num_texts"] == 150
     assert (tmp_path / "run/encoder/model.safetensors").exists()

@@ -205,7 +205,8 @@ def load_pooler(folder: Path) -> Dense | None:
     if model_type_of(folder) not in BERT_FAMILY:
         return None
     found: dict[str, torch.Tensor] = {}
-    for file in folder.glob("model*.safetensors"):
+    whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    for file in [whole] if whole.exists() else [folder / name for name in {*read_json(index)["weight_map"].values()}]:
         with safe_open(file, framework="pt") as weights:
             names = [key for key in weights.keys() if "pooler.dense." in key]
             found |= {key.rpartition(".")[2]: weights.get_tensor(key).float() for key in names}

@@ -22,7 +22,7 @@ from tercet.encoder.linear import ACTIVATIONS, Trainable
 from tercet.encoder.pack import Pack, attend
 from tercet.encoder.tokens import Tokens, bare_ids
 from tercet.encoder.tower import Dense, Head, Tower, unit_length
-from tercet.errors import SettingError
+from tercet.errors import InputError, SettingError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -67,15 +67,17 @@ def stitch(
         max_tokens: The most that the T5 reads of a text.
 
     Raises:
-        SettingError: The source is no BERT, or has no such layers.
+        SettingError: The source is no BERT, or has no such layers, or the tokenizer is not a T5's.
+        InputError: The texts are too few.
     """
-    shape = BertShape.read(source.tower.config) if source.tower.config["model_type"] == "bert" else None
-    if shape is None:
-        raise SettingError("stitch: the model is not a BERT. Name one that is.")
-    if not layers or not set(layers) <= set(range(shape.num_layers)):
-        raise SettingError(f"layers {[*layers]}: the model has layers 0 to {shape.num_layers - 1}. Name some of them.")
+    shape = _check(source, tokenizer, layers)
+    if len(texts) < source.dim:
+        raise InputError(
+            f"stitch: {len(texts):,} texts are fewer than a vector's {source.dim} numbers. Give more texts."
+        )
+    weights = {name: weight.cpu() for name, weight in source.tower.weights().items()}
     with torch.no_grad():
-        seen, weights = _read(source, shape, layers, texts), source.tower.weights()
+        seen = _read(source, shape, weights, layers, texts)
         table = _input_vectors(weights, shape.eps)
         table += _constant(table[seen.pack.ids])
         made, stream = _join(weights, shape, layers, seen, table[seen.pack.ids])
@@ -87,6 +89,20 @@ def stitch(
     head = Head("enc-mean", stream.shape[1], dense=[projection])
     tower = Tower(backbone_from_weights(config, made, decoder=False), head)
     return Encoder(tower.eval(), Tokens(tokenizer, max_tokens=max_tokens))
+
+
+def _check(source: Encoder, tokenizer: "PreTrainedTokenizerBase", layers: Sequence[int]) -> BertShape:
+    """Return the shape of a BERT that can be stitched."""
+    shape = BertShape.read(source.tower.config) if source.tower.config["model_type"] == "bert" else None
+    if shape is None:
+        raise SettingError("stitch: the model is not a BERT, or an unusual one. Name another.")
+    if not layers or not set(layers) <= set(range(shape.num_layers)):
+        raise SettingError(f"layers {[*layers]}: the model has layers 0 to {shape.num_layers - 1}. Name some of them.")
+    if source.tokens.prompt.suffix:
+        raise SettingError("stitch: the model's prompt goes on behind the text. Take one that stands before it.")
+    if tokenizer.eos_token_id is None or tokenizer.pad_token_id is None:
+        raise SettingError("tokenizer: has no tokens for padding and for a text's end. Take a T5's.")
+    return shape
 
 
 @dataclass(frozen=True)
@@ -104,13 +120,13 @@ class _Seen:
     """[num_texts, encoder.dim]"""
 
 
-def _read(source: Encoder, shape: BertShape, layers: Sequence[int], texts: Sequence[str]) -> _Seen:
+def _read(source: Encoder, shape: BertShape, weights: Weights, layers: Sequence[int], texts: Sequence[str]) -> _Seen:
     """Run the BERT over texts, those of equal length side by side."""
     tokens = source.tokens
     left_out = len(tokens.frame[0]) + len(bare_ids(tokens.tokenizer, [tokens.prompt.prefix])[0])
     by_length = sorted(zip(tokens(texts)[0], source.embed(texts), strict=True), key=lambda each: len(each[0]))
     rows = [ids for ids, _ in by_length]
-    model = PackedBert(shape.without_dropout(), source.tower.weights(), Trainable())
+    model = PackedBert(shape.without_dropout(), weights, Trainable())
     parts: dict[int, list[Tensor]] = {2 * layer + half: [] for layer in layers for half in (0, 1)}
     parts[2 * shape.num_layers] = []
     for start in range(0, len(rows), _AT_A_TIME):
@@ -186,11 +202,8 @@ def _join(
     made = {"encoder.final_layer_norm.weight": ones}  # distances do not count yet:
     made[f"{_attention(0)}.relative_attention_bias.weight"] = torch.zeros(_NUM_BUCKETS, shape.num_heads)
     for i, (layer, following) in enumerate(pairwise([*layers, shape.num_layers])):
-        own, attention, feed_forward = (
-            f"encoder.layer.{layer}",
-            _attention(i),
-            f"encoder.block.{i}.layer.1.DenseReluDense",
-        )
+        own, attention = f"encoder.layer.{layer}", _attention(i)
+        feed_forward = f"encoder.block.{i}.layer.1.DenseReluDense"
         normed, before, between = _norm(stream), seen.states[2 * layer], seen.states[2 * layer + 1]
         names = [f"{own}.attention.self.{name}" for name in ("query", "key", "value")]
         query, key, value = _read_by(normed, before, weights, names)

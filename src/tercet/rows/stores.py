@@ -207,10 +207,9 @@ class StreamFeed:
 
 
 def no_rows(name: str, by_rule: str = "") -> InputError:
-    """Return the error for a source that has none, or none that the rules leave."""
-    if by_rule:
-        return InputError(f"{name}: all rows were left out by rules: {by_rule}. Check its columns, or the rules.")
-    return InputError(f"{name}: has no rows to learn from. Check the file and its columns.")
+    """Return the error for a source that has none, and what rules left out."""
+    rules = f"; rules left out: {by_rule}" if by_rule else ""
+    return InputError(f"{name}: has no rows to learn from{rules}. Check the file and its columns.")
 
 
 def _numbers(num: int) -> Numbers:

@@ -51,7 +51,7 @@ class _Distill(TrainedEncoder):
 
     def start(self) -> Encoder:
         settings, context, encoder = self.settings, self.context, super().start()
-        cache = settings.cache or context.folder.parent.with_name("teachers")
+        cache = settings.cache or context.teachers
         self._targets = Targets(
             settings.teacher, width=encoder.dim, context=context, cache=cache, precision=settings.precision
         )

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from tercet.encoder.tower import unit_length
@@ -17,7 +17,7 @@ from tercet.files import atomic_write
 from tercet.progress import progress_bar
 from tercet.rows.settings import RowSettings
 from tercet.stages.model import ModelSettings
-from tercet.stages.remembered import RememberedVectors, remember
+from tercet.stages.remembered import RememberedVectors
 from tercet.stages.stage import Context, Kind, StageSettings
 from tercet.stages.texts import TextSample
 
@@ -43,7 +43,7 @@ class MineStage(StageSettings):
     max_rows: int = Field(default=50_000, ge=1)
     """How many of them get neighbours."""
 
-    precision: str = "auto"
+    precision: Literal["exact", "fast", "int8", "auto"] = "auto"
     """How they are embedded."""
 
     cache: Path | None = None
@@ -53,12 +53,13 @@ class MineStage(StageSettings):
         """Return the models and files that the stage uses."""
         return [*self.model.names(), *(source.path for source in self.rows.sources)]
 
-    @field_validator("ranks")
-    @classmethod
-    def _rising(cls, value: list[int]) -> list[int]:
-        if not value or any(low >= high for low, high in pairwise([0, *value])):
+    @model_validator(mode="after")
+    def _rising(self) -> Self:
+        if not self.ranks or any(low >= high for low, high in pairwise([0, *self.ranks])):
             raise ValueError("ranks rise from 1 on, such as [3, 15, 100]")
-        return value
+        if self.max_texts <= self.ranks[-1]:
+            raise ValueError(f"max_texts is larger than the last of ranks, {self.ranks[-1]}")
+        return self
 
 
 class _Mine:
@@ -69,17 +70,17 @@ class _Mine:
 
     def run(self) -> dict[str, Any]:
         settings, context = self._settings, self._context
+        if not context.processes.is_main:
+            return {}
         texts = self._sample.draw(settings.max_texts)
         if len(texts) <= settings.ranks[-1]:
             raise InputError(
                 f"stages.{context.name}.rows: {len(texts):,} texts have no neighbour of rank {settings.ranks[-1]}. "
                 "Give more texts, or lower ranks."
             )
-        cache = settings.cache or context.folder.parent.with_name("teachers")
+        cache = settings.cache or context.teachers
         store = RememberedVectors(cache, settings.model.load(context), precision=settings.precision)
-        vectors = torch.from_numpy(store(remember(store, lambda: texts, label="mining", context=context)))
-        if not context.processes.is_main:
-            return {}
+        vectors = torch.from_numpy(store(store.add(lambda: texts, label="mining", progress=context.progress)))
         chosen = range(min(settings.max_rows, len(texts)))  # the sample is in random order already
         with (
             atomic_write(context.folder / KIND.output, "w") as stream,

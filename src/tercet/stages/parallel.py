@@ -93,7 +93,7 @@ class _Parallel(TrainedEncoder):
             return lambda texts: torch.from_numpy(
                 next(source.embed_each([texts], precision=settings.precision)).vectors
             )
-        folder = settings.cache if isinstance(settings.cache, Path) else context.folder.parent.with_name("teachers")
+        folder = settings.cache if isinstance(settings.cache, Path) else context.teachers
         store = RememberedVectors(folder, source, precision=settings.precision)
         remember(store, self._source_texts, label="source", context=context)
 

@@ -54,6 +54,11 @@ class Context:
     on_log: Callable[[dict[str, Any]], None] | None = None
     progress: bool = False
 
+    @property
+    def teachers(self) -> Path:
+        """Where the run keeps vectors that stages share."""
+        return self.folder.parent.with_name("teachers")
+
     def place(self, name: str) -> str:
         """Return where a model or file is: `@NAME` is the output of an earlier stage, all else stands for itself."""
         return str(self.outputs[name.removeprefix(REFERENCE)].path) if name.startswith(REFERENCE) else name

@@ -43,7 +43,7 @@ class TextSample:
     """
 
     def __init__(self, rows: RowSettings, context: Context) -> None:
-        self._rows, self._seed = open_texts(rows, context), context.seed
+        self._rows, self._seed = open_texts(rows.model_copy(update={"shuffle": True}), context), context.seed
         if self._rows.num_rows is None:
             raise SettingError(f"stages.{context.name}.rows: are streamed, without end. Set stream: false.")
         self.inputs = self._rows.describe()
