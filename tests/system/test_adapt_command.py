@@ -97,7 +97,7 @@ ERRORS = {
     "no such setting": (["--set", "stages.contrast.stepps=1"], r"SettingError: .*stepps: there is no such setting.+"),
     "no such stage": (["--set", "stages.nli.steps=1"], r"SettingError: stages\.nli: there is no such stage.+"),
     "no task": (["--eval", "in.txt"], r"InputError: in\.txt: has the columns text.+"),
-    "too few": (["--max-sentences", "5"], r"InputError: in\.txt: \d+ of 30 triplets were accepted, .+ Give more.+"),
+    "too few": (["--max-sentences", "3"], r"InputError: in\.txt: \d+ of 18 triplets were accepted, .+ Give more.+"),
 }
 
 

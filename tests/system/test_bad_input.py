@@ -199,7 +199,7 @@ MODELS = {
         "embed in.txt --model acme/no-such-model --out out.npy", "ModelError", ["acme/no-such-model: "], GOOD
     ),
     "a name that the hub cannot have": Case(
-        "embed in.txt --model a--b --out out.npy", "ModelError", ["a--b: no such folder"], GOOD
+        "embed in.txt --model a--b --out out.npy", "ModelError", ["a--b: is no id of a model on the hub"], GOOD
     ),
     "a model name far too long": Case(
         f"embed in.txt --model {'x' * 300} --out out.npy", "ModelError", ["name too long"], GOOD
