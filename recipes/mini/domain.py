@@ -21,19 +21,21 @@ import numpy as np
 
 from tercet.rows.kinds import Triplet
 from tercet.rows.sources import open_rows
+from tercet.rows.words import as_words
 
 NUM_QUERIES, NUM_CANDIDATES, NUM_SENTENCES = 1_000, 50, 2_000
 
 
 def read(path: Path) -> list[tuple[str, str]]:
-    """Return titles and descriptions in the order of a hash, each title and each description once."""
+    """Return titles and descriptions in the order of a hash, each title and each description once, by its words."""
     rows = [row for row in open_rows(path, kind="triplets") if isinstance(row, Triplet)]
     rows.sort(key=lambda row: (hashlib.blake2b(row.positive.encode()).digest(), row.anchor))
     titles, bodies, found = set[str](), set[str](), []
     for row in rows:
-        if row.anchor not in titles and row.positive not in bodies:
-            titles.add(row.anchor)
-            bodies.add(row.positive)
+        title, body = as_words(row.anchor), as_words(row.positive)
+        if title not in titles and body not in bodies:
+            titles.add(title)
+            bodies.add(body)
             found.append((row.anchor, row.positive))
     return found
 
@@ -59,11 +61,16 @@ def main() -> None:
         places = draw.choice(NUM_QUERIES - 1, NUM_CANDIDATES - 1, replace=False)
         ranked.append((title, body, "1"))
         ranked += [(title, held_out[place + (place >= number)][1], "0") for place in places]
-    random = [chosen[place][1] for place in draw.permutation(len(chosen))]
+    order = draw.permutation(len(chosen))
+    beside = dict(zip(order, np.roll(order, 1), strict=True))  # a ring, so that nothing stands beside itself
     out.mkdir(parents=True, exist_ok=True)
     write(out / "rerank.tsv", ("query", "candidate", "label"), *ranked)
     write(out / "sentences.txt", *((body,) for _, body in chosen))
-    write(out / "random.tsv", ("anchor", "positive"), *zip((body for _, body in chosen), random, strict=True))
+    write(
+        out / "random.tsv",
+        ("anchor", "positive"),
+        *((body, chosen[beside[i]][1]) for i, (_, body) in enumerate(chosen)),
+    )
     write(out / "pairs.tsv", ("anchor", "positive"), *chosen)
 
 

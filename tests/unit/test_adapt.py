@@ -387,6 +387,7 @@ def test_what_cannot_be_used_is_said_before_anything_is_generated(folder, run):
         (SettingError, r"--eval geometry:x\.tsv: .+ scored, ", {"evals": ["geometry:x.tsv"]}),
         (ModelError, r"\./nothing: no such folder", {"model": "./nothing"}),
         (InputError, r"nowhere: no such folder", {"data": "nowhere"}),
+        (SettingError, r"hub:a/b: .+ --max-sentences", {"source": "hub:a/b"}),
     ]
     StandIn.num_generated = 0
     for error, message, more in cases:

@@ -19,7 +19,7 @@ def test_small_piles_get_more_candidates_and_more_of_them_is_held_out(tmp_path):
     def num_samples(num):
         return request.content(num_sentences=num)["stages"][0]["synthesize"]["num_samples"]
 
-    assert [num_samples(num) for num in (300, 1_900, 5_000, None)] == [4, 2, 1, 1]
+    assert [num_samples(num) for num in (300, 1_200, 1_900, 5_000, None)] == [4, 2, 1, 1, 1]
     for num_anchors, num_held_out, steps in ((10, 3, 40), (250, 50, 40), (2_500, 250, round(3 * 4_500 / 64))):
         rows = [{"anchor": f"anchor {i}", "positive": f"yes {i} {k}"} for i in range(num_anchors) for k in range(2)]
         path = tmp_path / f"{num_anchors}.jsonl"

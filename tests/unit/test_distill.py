@@ -237,6 +237,18 @@ class TestRememberedVectors:
             with pytest.raises(InputError, match=f"{num} texts have no vector"):
                 store(keys_of(wanted).numpy())
 
+    def test_a_shard_that_cannot_be_opened_is_not_taken_for_a_broken_one(self, tiny, tmp_path, monkeypatch):
+        store = RememberedVectors(tmp_path, tiny("t5"), precision="exact")
+        store.add(lambda: TEXTS, label="")
+
+        def refused(*args, **more):
+            raise OSError(24, "Too many open files")
+
+        monkeypatch.setattr(np, "load", refused)
+        with pytest.raises(InputError, match="Too many open files"):
+            store.add(lambda: TEXTS, label="")
+        assert [*tmp_path.rglob("*.npy")]
+
     def test_a_broken_shard_is_made_again(self, tiny, tmp_path, caplog, monkeypatch):
         monkeypatch.setattr(remembered, "_SHARD_TEXTS", 5)
         encoder = tiny("t5")

@@ -52,6 +52,9 @@ RULES = {
     "a negative that is the sentence but for its end": (
         "contained", {}, candidate(), candidate(negative=ANCHOR[:-1] + "!")
     ),
+    "a positive that is a part of the sentence in small letters": (
+        "contained", {}, candidate(), candidate(positive="a young  man is getting ready to release.")
+    ),
     "a positive that is the negative": (
         "same", {}, candidate(), candidate(negative="the man is prepared to FLY the kite")
     ),

@@ -24,8 +24,10 @@ def ranking(vectors):
     return np.argsort(-cosines, axis=1)
 
 
-def test_one_neighbour_of_each_range_of_ranks_is_drawn(monkeypatch):
+@pytest.mark.parametrize("group", [1, 4, 64])
+def test_one_neighbour_of_each_range_of_ranks_is_drawn(group, monkeypatch):
     monkeypatch.setattr(mine, "_AT_A_TIME", 7)
+    monkeypatch.setattr(mine, "_GROUP", group)
     vectors = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32) + 2
     wanted = ranking(vectors.astype(np.float64))
     found = [*neighbours_of(torch.from_numpy(vectors), [2, 6, 20], seed=1)]
@@ -36,6 +38,8 @@ def test_one_neighbour_of_each_range_of_ranks_is_drawn(monkeypatch):
         assert len({*column}) > 1
     assert found == [*neighbours_of(torch.from_numpy(vectors), [2, 6, 20], seed=1)]
     assert found != [*neighbours_of(torch.from_numpy(vectors), [2, 6, 20], seed=2)]
+    monkeypatch.setattr(mine, "_AT_A_TIME", 16)
+    assert found == [*neighbours_of(torch.from_numpy(vectors), [2, 6, 20], seed=1)]
 
 
 @pytest.fixture

@@ -140,6 +140,13 @@ def test_an_int8_product_of_16_bit_rows_overflows_nowhere():
     assert errors.max() < 0.05
 
 
+def test_the_least_number_of_an_int8_row_is_never_taken_for_the_greatest():
+    steps = torch.rand(20_000, 1, generator=torch.Generator().manual_seed(5)) + 0.5
+    low = torch.arange(0, 200, 2).repeat(200)[:, None] + 0.5  # steps below zero: halves, which are rounded either way
+    rows = torch.cat([-low, 254.9 - low, torch.zeros(20_000, 14)], dim=1)
+    torch.testing.assert_close(Quantized()(torch.eye(16))(rows * steps) / steps, rows, atol=3.0, rtol=0)
+
+
 def test_a_row_of_zeros_has_an_int8_product_too():
     assert not Quantized()(torch.ones(3, 5))(torch.zeros(2, 5)).any()
 

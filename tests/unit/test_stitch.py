@@ -130,7 +130,7 @@ def test_what_is_no_bert_is_refused(tiny, t5_tokenizer):
         stitch(tiny("t5"), t5_tokenizer, layers=[0], texts=SAMPLE)
 
 
-@pytest.mark.parametrize("layers", [[], [2], [-1, 0]])
+@pytest.mark.parametrize("layers", [[], [2], [-1, 0], [1, 0], [1, 1]])
 def test_layers_that_are_not_there_are_refused(bert, t5_tokenizer, layers):
     with pytest.raises(SettingError, match="layers 0 to 1"):
         stitch(bert, t5_tokenizer, layers=layers, texts=SAMPLE)
@@ -144,6 +144,12 @@ def test_a_prompt_behind_the_text_is_refused(tiny, words):
 def test_a_tokenizer_without_an_end_is_refused(bert):
     with pytest.raises(SettingError, match="text's end"):
         stitch(bert, bert.tokens.tokenizer, layers=[0], texts=SAMPLE)
+
+
+def test_more_tokens_than_memory_is_for_are_refused(bert, words, monkeypatch):
+    monkeypatch.setattr("tercet.encoder.stitch._MAX_NUMBERS", 1000 * 128)
+    with pytest.raises(InputError, match=r"tokens, and memory is for 1,000\. Lower max_texts"):
+        stitch(bert, words, layers=[0], texts=SAMPLE)
 
 
 def test_too_few_texts_are_refused(bert, words):

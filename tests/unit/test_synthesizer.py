@@ -102,7 +102,7 @@ def prompts(tokenizer):
 def engine_of(name, folder, tmp_path):
     model, tokenizer = load_generator(str(folder))
     if name == "transformers":
-        return TransformersEngine(model, dtype=None), tokenizer
+        return TransformersEngine(model, precision="exact"), tokenizer
     return CTranslate2Engine(model, precision="exact", fingerprint=str(folder), cache=tmp_path / "kept"), tokenizer
 
 

@@ -11,7 +11,7 @@ from tercet.encoder.names import FRESH, find_folder
 from tercet.errors import SettingError
 from tercet.recipe import Recipe, make_recipe
 from tercet.rows.rejects import place_of
-from tercet.rows.settings import RowSettings
+from tercet.rows.settings import HUB, RowSettings
 from tercet.stages.contrast import ContrastStage
 from tercet.stages.stage import REFERENCE
 from tercet.stages.synthesize import SynthesizeStage
@@ -49,6 +49,7 @@ _CONTRAST: dict[str, Any] = {
     "temperature": 0.05,
     "mask_duplicates": True,
     "precision": "auto",
+    "checkpoint_every": 20,
 }
 
 _PLAIN_T5: dict[str, Any] = {"readout": "encdec-first", "prompt": "gense", "max_tokens": 64}
@@ -119,9 +120,9 @@ class Request:
 
     def _synthesis(self, num_sentences: int | None) -> dict[str, Any]:
         columns = {} if self.column is None else {"columns": {"text": self.column}}
-        wanted = 1 if not num_sentences else -(-_NUM_CANDIDATES // num_sentences)
+        wanted = max(1, round(_NUM_CANDIDATES / num_sentences)) if num_sentences else 1
         return {
-            "sentences": [{"path": path, "stream": path.startswith("hub:"), **columns} for path in self.sentences],
+            "sentences": [{"path": path, "stream": path.startswith(HUB), **columns} for path in self.sentences],
             "split": self.split,
             "max_sentences": self.max_sentences,
             "min_premise_words": _MIN_PREMISE_WORDS,

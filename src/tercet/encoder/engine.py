@@ -81,7 +81,7 @@ class PackedEngine:
 
     def __call__(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Return the vectors of texts before normalisation."""
-        with torch.inference_mode(), _evaluating(self.head):
+        with torch.inference_mode(), evaluating(self.head):
             return read_out(self.model, Pack.of(rows), self.head)
 
 
@@ -98,7 +98,7 @@ class PaddedEngine:
         device = next(self.tower.parameters()).device
         input_ids, mask = pad(rows, pad_id=self.pad_id)
         compute = nullcontext() if self.dtype is None else torch.autocast(device.type, self.dtype)
-        with torch.inference_mode(), compute, _evaluating(self.tower):
+        with torch.inference_mode(), compute, evaluating(self.tower):
             return self.tower.raw(input_ids.to(device), mask.to(device))
 
 
@@ -131,7 +131,8 @@ def resolve_precision(precision: str, *, model_type: str, device: torch.device) 
 
 
 @contextmanager
-def _evaluating(module: torch.nn.Module) -> "Iterator[None]":
+def evaluating(module: torch.nn.Module) -> "Iterator[None]":
+    """Switch a module to evaluation for a while."""
     was_training = module.training
     module.eval()
     try:

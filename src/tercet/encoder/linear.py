@@ -33,6 +33,9 @@ _PACKED_ROWS = 2048
 _LEVELS = 254.9
 """How many steps lie between a token's least and greatest number; with 255, rounding could leave a byte's range."""
 
+_MARGIN = 0.05
+"""What is added to a zero before it is rounded, so that the ends of the range are equally far from a byte's."""
+
 _LEAST = 1e-12
 """The least that a scale is made from: a row of zeros has one too."""
 
@@ -179,7 +182,7 @@ class _Int8:
         low, high = torch.aminmax(x, dim=1, keepdim=True)
         low, high = low.clamp_max(0), high.clamp_min(0)
         step = (high - low).clamp_min_(_LEAST).div_(_LEVELS)
-        zero = low.div_(step).neg_().round_().sub_(128)
+        zero = low.div_(step).neg_().add_(_MARGIN).round_().sub_(128)
         # By way of signed bytes, which torch converts to much faster; the last step moves -128..127 to 0..255.
         tokens = torch.empty(len(x), self.width, dtype=torch.int8)
         tokens[:, : self.in_width] = torch.addcmul(zero, x, step.reciprocal()).round_()
@@ -198,7 +201,8 @@ def _int8_product(weight: Tensor, scale: Tensor, *, relu: bool) -> Callable[[Ten
     """Return what multiplies bytes with an 8-bit weight, into fp32."""
     if not _has_operators("onednn", "qlinear_prepack", "qlinear_pointwise"):
         activation = ACTIVATIONS["relu" if relu else "none"]
-        return lambda tokens: activation(F.linear(tokens.float(), weight.float()) * scale)
+        exact = weight.float()
+        return lambda tokens: activation(F.linear(tokens.float(), exact) * scale)
     packed, zeros = torch.ops.onednn.qlinear_prepack(weight, None), torch.zeros(len(weight), dtype=torch.int64)
     name = "relu" if relu else "none"
 

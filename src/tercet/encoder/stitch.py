@@ -46,6 +46,9 @@ _NUM_BUCKETS = 32
 
 _AT_A_TIME = 64
 
+_MAX_NUMBERS = 2**27
+"""How many numbers a state of all tokens may have: half a gigabyte, and there are dozens of that size."""
+
 
 def stitch(
     source: Encoder,
@@ -96,8 +99,10 @@ def _check(source: Encoder, tokenizer: "PreTrainedTokenizerBase", layers: Sequen
     shape = BertShape.read(source.tower.config) if source.tower.config["model_type"] == "bert" else None
     if shape is None:
         raise SettingError("stitch: the model is not a BERT, or an unusual one. Name another.")
-    if not layers or not set(layers) <= set(range(shape.num_layers)):
-        raise SettingError(f"layers {[*layers]}: the model has layers 0 to {shape.num_layers - 1}. Name some of them.")
+    if not layers or any(low >= high for low, high in pairwise([-1, *layers, shape.num_layers])):
+        raise SettingError(
+            f"layers {[*layers]}: the model has layers 0 to {shape.num_layers - 1}. Name some of them, in their order."
+        )
     if source.tokens.prompt.suffix:
         raise SettingError("stitch: the model's prompt goes on behind the text. Take one that stands before it.")
     if tokenizer.eos_token_id is None or tokenizer.pad_token_id is None:
@@ -123,9 +128,15 @@ class _Seen:
 def _read(source: Encoder, shape: BertShape, weights: Weights, layers: Sequence[int], texts: Sequence[str]) -> _Seen:
     """Run the BERT over texts, those of equal length side by side."""
     tokens = source.tokens
-    left_out = len(tokens.frame[0]) + len(bare_ids(tokens.tokenizer, [tokens.prompt.prefix])[0])
+    left_out = len(tokens([""])[0][0]) - len(tokens.frame[1])
     by_length = sorted(zip(tokens(texts)[0], source.embed(texts), strict=True), key=lambda each: len(each[0]))
     rows = [ids for ids, _ in by_length]
+    num, most = sum(map(len, rows)), _MAX_NUMBERS // source.tower.config["hidden_size"]
+    if num > most:
+        raise InputError(
+            f"stitch: the texts have {num:,} tokens, and memory is for {most:,}. "
+            "Lower max_texts, or max_tokens of the model."
+        )
     model = PackedBert(shape.without_dropout(), weights, Trainable())
     parts: dict[int, list[Tensor]] = {2 * layer + half: [] for layer in layers for half in (0, 1)}
     parts[2 * shape.num_layers] = []
@@ -136,7 +147,7 @@ def _read(source: Encoder, shape: BertShape, weights: Weights, layers: Sequence[
                 parts[i].append(_behind(pack, state, left_out))
     return _Seen(
         pack=Pack.of([ids[left_out:] for ids in rows]),
-        states={i: torch.cat(part) for i, part in parts.items()},
+        states={i: torch.cat(parts.pop(i)) for i in [*parts]},  # one at a time is there twice
         vectors=torch.stack([torch.from_numpy(vector) for _, vector in by_length]),
     )
 
@@ -184,10 +195,12 @@ def _piece_vectors(table: Tensor, tokens: Tokens, pieces: "PreTrainedTokenizerBa
     own, vocabulary, special = tokens.tokenizer, tokens.tokenizer.get_vocab(), {*pieces.all_special_ids}
     vectors = table[own.unk_token_id].repeat(len(pieces), 1)
     vectors[pieces.eos_token_id] = table[own.sep_token_id]
-    for i, piece in enumerate(pieces.convert_ids_to_tokens([*range(len(pieces))])):
-        word = piece.removeprefix("▁")  # with it, a word begins; without, the BERT's tokens have another mark
-        inside = vocabulary.get(f"##{word}") if word == piece else None
-        ids = bare_ids(own, [word])[0] if inside is None else [inside]
+    names = pieces.convert_ids_to_tokens([*range(len(pieces))])
+    words = [name.removeprefix("▁") for name in names]  # with it, a word begins; without, BERT has another mark
+    words = [word.lower() for word in words] if tokens.lowercase else words
+    for i, (word, name, ids) in enumerate(zip(words, names, bare_ids(own, words), strict=True)):
+        if not name.startswith("▁") and (inside := vocabulary.get(f"##{word}")) is not None:
+            ids = [inside]
         if i not in special and ids:
             vectors[i] = table[ids].mean(0)
     return vectors
@@ -227,7 +240,7 @@ def _attention(layer: int) -> str:
 
 def _read_by(normed: Tensor, state: Tensor, weights: Weights, names: Sequence[str]) -> list[Tensor]:
     """Return weights that make of a T5's normed stream what layers with biases make of a state of the BERT."""
-    to_state, to_one = _fit(normed, state), _fit(normed, torch.ones(len(normed), 1))
+    to_state, to_one = _fit(normed, torch.cat([state, torch.ones(len(state), 1)], dim=1)).split([state.shape[1], 1], 1)
     return [(to_state @ weights[f"{name}.weight"].T + to_one * weights[f"{name}.bias"]).T for name in names]
 
 

@@ -24,6 +24,9 @@ from tercet.stages.texts import TextSample
 _AT_A_TIME = 256
 """How many texts are compared with all at a time."""
 
+_GROUP = 64
+"""Of how many texts only the nearest is looked at first: to rank all of them takes longer than to compare them."""
+
 
 class MineStage(StageSettings):
     """The settings of a stage that looks for neighbours."""
@@ -80,13 +83,14 @@ class _Mine:
             )
         cache = settings.cache or context.teachers
         store = RememberedVectors(cache, settings.model.load(context), precision=settings.precision)
-        vectors = torch.from_numpy(store(store.add(lambda: texts, label="mining", progress=context.progress)))
+        keys = store.add(lambda: texts, label="mining", progress=context.progress)
+        found = neighbours_of(torch.from_numpy(store(keys)), settings.ranks, seed=context.seed)
         chosen = range(min(settings.max_rows, len(texts)))  # the sample is in random order already
         with (
             atomic_write(context.folder / KIND.output, "w") as stream,
             progress_bar("neighbours", total=len(chosen), unit="texts", enabled=context.progress) as advance,
         ):
-            for i, neighbours in zip(chosen, neighbours_of(vectors, settings.ranks, seed=context.seed), strict=False):
+            for i, neighbours in zip(chosen, found, strict=False):
                 positive, *negatives = (texts[j] for j in neighbours)
                 row = {"anchor": texts[i], "positive": positive, "negatives": negatives}
                 stream.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -102,15 +106,25 @@ def neighbours_of(vectors: Tensor, ranks: list[int], *, seed: int) -> Iterator[l
         ranks: Where each range ends.
         seed: What neighbours are drawn with.
     """
-    chance = np.random.default_rng(seed)
     vectors = unit_length(vectors - vectors.mean(0))
-    for start in range(0, len(vectors), _AT_A_TIME):
-        block = vectors[start : start + _AT_A_TIME]
-        cosines = block @ vectors.T
-        cosines[torch.arange(len(block)), torch.arange(start, start + len(block))] = -torch.inf  # itself
-        nearest = cosines.topk(ranks[-1]).indices.numpy()
-        drawn = np.stack([chance.integers(low, high, len(block)) for low, high in pairwise([0, *ranks])], axis=1)
-        yield from np.take_along_axis(nearest, drawn, axis=1).tolist()
+    num = len(vectors)
+    lows, highs = zip(*pairwise([0, *ranks]), strict=True)
+    drawn = np.random.default_rng(seed).integers(lows, highs, (num, len(ranks)))
+    cosines = torch.full((min(_AT_A_TIME, num), -(-num // _GROUP) * _GROUP), -torch.inf)  # one buffer for all blocks
+    for start in range(0, num, _AT_A_TIME):
+        places = torch.arange(start, min(start + _AT_A_TIME, num))
+        block = cosines[: len(places)]
+        torch.mm(vectors[places], vectors.T, out=block[:, :num])
+        block[places - start, places] = -torch.inf  # itself
+        yield from np.take_along_axis(_largest(block, ranks[-1]).numpy(), drawn[places.numpy()], axis=1).tolist()
+
+
+def _largest(scores: Tensor, num: int) -> Tensor:
+    """Return where each row [n, groups x _GROUP] has its largest scores, in their order: they lie in as many groups."""
+    groups = scores.unflatten(1, (-1, _GROUP))
+    best = groups.amax(2).topk(min(num, groups.shape[1])).indices
+    found = groups.gather(1, best[..., None].expand(-1, -1, _GROUP)).flatten(1).topk(num).indices
+    return best.gather(1, found // _GROUP) * _GROUP + found % _GROUP
 
 
 KIND = Kind(MineStage, _Mine, output="rows.jsonl")

@@ -13,6 +13,7 @@ from tercet.errors import InputError
 from tercet.files import atomic_write, target_errors
 from tercet.objectives.batch import text_key
 from tercet.progress import progress_bar
+from tercet.rows.entries import unreadable
 from tercet.shards import in_shards
 from tercet.stages.stage import Context
 
@@ -65,9 +66,13 @@ class RememberedVectors:
                     shards.append(shard)
                     yield shard
 
+            num_cut = 0
             if new:
                 for embedded in self._encoder.embed_each(new_shards(), precision=self._precision, progress=advance):
                     self._write(shards.pop(0), embedded.vectors)
+                    num_cut += int(embedded.truncated.sum())
+        if num_cut:
+            logger.warning("%s: %s texts were cut to %s tokens", label, f"{num_cut:,}", self._encoder.tokens.max_tokens)
         self._open()
         return keys
 
@@ -112,7 +117,9 @@ class RememberedVectors:
             if shard.dtype == self._dtype:
                 return np.asarray(shard)
             reason = f"it holds {shard.dtype}"
-        except (OSError, ValueError, EOFError) as error:
+        except OSError as error:  # the shard itself may be good
+            raise unreadable(file, error) from error
+        except (ValueError, EOFError) as error:
             reason = str(error)
         logger.warning("%s cannot be used and is made again: %s", file, reason)
         file.unlink()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tercet.encoder.batches import batches_by_length, pad
-from tercet.encoder.engine import AUTOCAST, BROKEN, PACKED, check_finite
+from tercet.encoder.engine import AUTOCAST, BROKEN, PACKED, check_finite, evaluating
 from tercet.encoder.generator import head_scale
 from tercet.encoder.onestep import first_decoder_output
 from tercet.encoder.pack import Pack
@@ -100,12 +100,9 @@ def _transformers(model: "T5ForConditionalGeneration", dtype: torch.dtype | None
 
     def first_outputs(rows: Sequence[Sequence[int]]) -> Tensor:
         ids, mask = (tensor.to(device) for tensor in pad(rows, pad_id=model.config.pad_token_id or 0))
-        was_training = model.training
-        model.eval()
-        with torch.autocast(device.type, dtype or torch.bfloat16, enabled=dtype is not None):
+        with evaluating(model), torch.autocast(device.type, dtype or torch.bfloat16, enabled=dtype is not None):
             encoded = model.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
             outputs = first_decoder_output(model, encoded, mask)  # type: ignore[arg-type]  # it has the same parts
-        model.train(was_training)
         return outputs
 
     return first_outputs

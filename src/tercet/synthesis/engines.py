@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from tercet.encoder.batches import batches_by_length, pad
+from tercet.encoder.engine import AUTOCAST
 from tercet.encoder.generator import head_scale
 from tercet.encoder.kept import kept_folder
 from tercet.errors import SettingError
@@ -26,11 +27,15 @@ logger = logging.getLogger("tercet")
 Rows = Sequence[Sequence[int]]
 
 _BATCH_TOKENS = 4096
+_COMPUTE_TYPES = {"exact": "float32", "fast": "bfloat16", "int8": "int8"}
 _seeding = threading.Lock()
 
 
 class Engine(Protocol):
     """Token ids of prompts to token ids of texts."""
+
+    precision: str
+    """What it really computes in."""
 
     def __call__(self, rows: Rows, sampling: Sampling, *, num_samples: int, seed: int) -> list[list[list[int]]]:
         """Return so many texts of each prompt, without special tokens at their ends."""
@@ -41,11 +46,20 @@ class TransformersEngine:
 
     Args:
         model: What generates.
-        dtype: What products are computed in; fp32 where None.
+        precision: `exact` (fp32) or `fast` (bf16).
+
+    Raises:
+        SettingError: It cannot compute in that precision.
     """
 
-    def __init__(self, model: "T5ForConditionalGeneration", *, dtype: torch.dtype | None) -> None:
-        self._model, self._dtype = model.eval(), dtype
+    def __init__(self, model: "T5ForConditionalGeneration", *, precision: str) -> None:
+        if precision not in AUTOCAST:
+            raise SettingError(
+                f"precision {precision!r}: transformers does not generate in it. "
+                "Take the engine 'ctranslate2', or 'auto'."
+            )
+        self.precision = precision
+        self._model, self._dtype = model.eval(), AUTOCAST[precision]
 
     def __call__(self, rows: Rows, sampling: Sampling, *, num_samples: int, seed: int) -> list[list[list[int]]]:
         """Return so many texts of each prompt."""
@@ -65,7 +79,7 @@ class TransformersEngine:
         )
         texts: list[list[list[int]]] = [[] for _ in rows]
         batches = batches_by_length([len(row) for row in rows], max_batch_tokens=max(1, _BATCH_TOKENS // num_samples))
-        with torch.random.fork_rng(), torch.inference_mode():
+        with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.inference_mode():
             torch.manual_seed(_seed32(seed))
             for batch in batches:
                 source, mask = (t.to(device) for t in pad([rows[i] for i in batch], pad_id=ids.pad_token_id or 0))
@@ -102,9 +116,10 @@ class CTranslate2Engine:
         import ctranslate2 as library
 
         self._ctranslate2 = library
-        self._compute_type = {"exact": "float32", "fast": "bfloat16", "int8": "int8"}[precision]
-        if self._compute_type not in library.get_supported_compute_types("cpu"):
-            self._compute_type = "float32"
+        if _COMPUTE_TYPES[precision] not in library.get_supported_compute_types("cpu"):
+            logger.warning("this CPU has no %s: texts are generated in 32 bits", _COMPUTE_TYPES[precision])
+            precision = "exact"
+        self.precision, self._compute_type = precision, _COMPUTE_TYPES[precision]
         self._end = str(model.config.eos_token_id)
         key = sha256_of_json([fingerprint, self._compute_type, library.__version__])
         self._folder = kept_folder(cache / key, lambda folder: self._convert(model, folder))

@@ -34,8 +34,8 @@ def is_sure(candidate: Candidate, *, alpha: float) -> bool:
 
 def is_apart(candidate: Candidate) -> bool:
     """Neither the sentence nor a hypothesis is, less its last character, a part of the other."""
-    anchor = candidate.anchor
-    return not any(text[:-1] in anchor or anchor[:-1] in text for text in candidate.hypotheses())
+    anchor, *others = (" ".join(text.casefold().split()) for text in (candidate.anchor, *candidate.hypotheses()))
+    return not any(text[:-1] in anchor or anchor[:-1] in text for text in others)
 
 
 def has_two_meanings(candidate: Candidate) -> bool:

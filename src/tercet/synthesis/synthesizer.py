@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from tercet.encoder.backbone import NO_CHANGE, sha256_of_weights
-from tercet.encoder.engine import AUTOCAST, resolve_precision
+from tercet.encoder.engine import resolve_precision
 from tercet.encoder.generator import load_generator
 from tercet.encoder.kept import cache_folder
 from tercet.encoder.templates import TemplateTokens
@@ -88,13 +88,9 @@ class Synthesizer:
         config = {key: value for key, value in model.config.to_dict().items() if key not in NO_CHANGE}
         weights = sha256_of_weights(model.state_dict(), described=config)
         pieces = Tokens(tokenizer, max_tokens=_SCORE_TOKENS).describe()
-        fingerprint = sha256_of_json([weights, pieces, engine, written, resolved])
-        return cls(
-            tokenizer,
-            _make_engine(engine, model, precision=written, fingerprint=weights),
-            discriminator,
-            fingerprint=fingerprint,
-        )
+        writer = _make_engine(engine, model, precision=written, fingerprint=weights)
+        fingerprint = sha256_of_json([weights, pieces, engine, writer.precision, resolved])
+        return cls(tokenizer, writer, discriminator, fingerprint=fingerprint)
 
     def generate(
         self,
@@ -163,8 +159,4 @@ def _make_engine(name: str, model: "T5ForConditionalGeneration", *, precision: s
     if name == "ctranslate2":
         cache = cache_folder() / "ctranslate2"
         return CTranslate2Engine(model, precision=precision, fingerprint=fingerprint, cache=cache)
-    if precision not in AUTOCAST:
-        raise SettingError(
-            f"precision {precision!r}: transformers does not generate in it. Take the engine 'ctranslate2', or 'auto'."
-        )
-    return TransformersEngine(model, dtype=AUTOCAST[precision])
+    return TransformersEngine(model, precision=precision)
