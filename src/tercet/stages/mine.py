@@ -124,7 +124,8 @@ def _largest(scores: Tensor, num: int) -> Tensor:
     groups = scores.unflatten(1, (-1, _GROUP))
     best = groups.amax(2).topk(min(num, groups.shape[1])).indices
     found = groups.gather(1, best[..., None].expand(-1, -1, _GROUP)).flatten(1).topk(num).indices
-    return best.gather(1, found // _GROUP) * _GROUP + found % _GROUP
+    places: Tensor = best.gather(1, found // _GROUP) * _GROUP + found % _GROUP
+    return places
 
 
 KIND = Kind(MineStage, _Mine, output="rows.jsonl")
