@@ -119,9 +119,9 @@ def adapt(
     )
     out = Path(out)
     plan = Plan.of(request)
-    endless = next((path for path in request.sentences if path.startswith(HUB)), None)
-    if endless is not None and plan.sentences.max_sentences is None:
-        raise SettingError(f"{endless}: a dataset may take days. Say how many sentences: --max-sentences 2000.")
+    dataset = next((path for path in request.sentences if path.startswith(HUB)), None)
+    if dataset is not None and plan.sentences.max_sentences is None:
+        raise SettingError(f"{dataset}: a dataset may take days. Say how many sentences: --max-sentences 2000.")
     found = Sentences(plan.sentences, rank=1)  # the stage is the one to tell of bad rows
     num = sum(1 for _ in found) if found.rows.num_rows is not None else None
     if num == 0:

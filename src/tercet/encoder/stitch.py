@@ -129,14 +129,15 @@ def _read(source: Encoder, shape: BertShape, weights: Weights, layers: Sequence[
     """Run the BERT over texts, those of equal length side by side."""
     tokens = source.tokens
     left_out = len(tokens([""])[0][0]) - len(tokens.frame[1])
-    by_length = sorted(zip(tokens(texts)[0], source.embed(texts), strict=True), key=lambda each: len(each[0]))
-    rows = [ids for ids, _ in by_length]
+    rows = tokens(texts)[0]
     num, most = sum(map(len, rows)), _MAX_NUMBERS // source.tower.config["hidden_size"]
     if num > most:
         raise InputError(
             f"stitch: the texts have {num:,} tokens, and memory is for {most:,}. "
             "Lower max_texts, or max_tokens of the model."
         )
+    by_length = sorted(zip(rows, source.embed(texts), strict=True), key=lambda each: len(each[0]))
+    rows = [ids for ids, _ in by_length]
     model = PackedBert(shape.without_dropout(), weights, Trainable())
     parts: dict[int, list[Tensor]] = {2 * layer + half: [] for layer in layers for half in (0, 1)}
     parts[2 * shape.num_layers] = []
