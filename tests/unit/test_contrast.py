@@ -32,14 +32,14 @@ def written_out(a, p, h, owners, *, temperature=0.05, weight=0.0, both=False, ma
     ka, kp, kn = keys or (range(len(a)), range(len(p)), range(100, 100 + len(h)))
     total = 0.0
     for i in range(len(a)):
-        others = [(cosine(a[i], p[j]), 0.0) for j in range(len(p)) if j != i and kp[j] != kp[i]]
+        strangers = [j for j in range(len(a)) if j != i and kp[j] != kp[i] and ka[j] != ka[i]]
+        others = [(cosine(a[i], p[j]), 0.0) for j in strangers]
         for j in range(len(h)):
             if kn[j] != kp[i]:
                 others.append((cosine(a[i], h[j]), weight if owners[j] == i else 0.0))
         total = total + row(cosine(a[i], p[i]), others)
         if both:
-            others = [(cosine(p[i], a[j]), 0.0) for j in range(len(a)) if j != i and ka[j] != ka[i]]
-            total = total + row(cosine(a[i], p[i]), others)
+            total = total + row(cosine(a[i], p[i]), [(cosine(p[i], a[j]), 0.0) for j in strangers])
     return total / len(a)
 
 
@@ -90,6 +90,17 @@ def test_masked_texts_do_not_count():
     rows = [
         contrastive_loss(a[i : i + 1], p[i : i + 1], torch.cat(others))
         for i, others in enumerate([[p[2:], h], [p[2:], h], [p[:2]]])
+    ]
+    torch.testing.assert_close(masked, torch.stack(rows).mean())
+
+
+def test_all_positives_of_an_anchor_are_right():
+    a, p, h = vectors(3, 3, 1)
+    keys = torch.tensor([1, 1, 2]), torch.tensor([3, 4, 5]), torch.tensor([6])
+    masked = contrastive_loss(a, p, h, owners=torch.tensor([0]), keys=keys)
+    rows = [
+        contrastive_loss(a[i : i + 1], p[i : i + 1], torch.cat(others))
+        for i, others in enumerate([[p[2:], h], [p[2:], h], [p[:2], h]])
     ]
     torch.testing.assert_close(masked, torch.stack(rows).mean())
 

@@ -45,7 +45,8 @@ class ContrastSettings(TemperatureSettings):
     """What is taken from the cosine of an anchor and its positive."""
 
     mask_duplicates: bool = False
-    """Whether texts that are equal to a row's positive, elsewhere in the batch, are left out of its negatives."""
+    """Whether texts elsewhere in the batch that equal a row's positive, or are positives of the same anchor, are left out
+    of its negatives."""
 
 
 class Contrast:
@@ -122,7 +123,7 @@ def contrastive_loss(
         owners: To which row each hard negative belongs [m]; where None, row i has the i-th. Negatives that belong to no
             row, as those of a queue, need none as long as `hard_negative_weight` is 0.
         keys: Numbers that are equal for equal texts, of anchors [n], positives [n] and negatives [m]. Where given, a
-            candidate with the same text as the right one is left out.
+            candidate with the same text as the right one is left out, and so is the right one of an equal query.
         temperature: What cosines are divided by.
         hard_negative_weight: What is added to the scores of a row's own hard negatives.
         directions: Whether the positives' cross-entropy among all anchors is added.
@@ -132,13 +133,13 @@ def contrastive_loss(
     negatives = anchors[:0] if negatives is None else negatives
     owners = rows[: len(negatives)] if owners is None else owners
     anchors, positives, negatives = map(unit_length, (anchors, positives, negatives))
-    anchor_keys, candidate_keys = (None, None) if keys is None else (keys[0], torch.cat(keys[1:]))
     candidates = torch.cat([positives, negatives])
     owners = torch.cat([torch.full_like(rows, -1), owners])
     mean_loss = partial(_mean_loss, temperature=temperature, margin=margin)
-    loss = mean_loss(anchors, candidates, keys=candidate_keys, owners=owners, weight=hard_negative_weight)
+    there, back = (None, None) if keys is None else ((keys[0], torch.cat(keys[1:])), (keys[1], keys[0]))
+    loss = mean_loss(anchors, candidates, keys=there, owners=owners, weight=hard_negative_weight)
     if directions == "both":
-        loss = loss + mean_loss(positives, anchors, keys=anchor_keys)
+        loss = loss + mean_loss(positives, anchors, keys=back)
     return loss
 
 
@@ -148,7 +149,7 @@ def _mean_loss(
     *,
     temperature: Tensor | float,
     margin: float,
-    keys: Tensor | None,
+    keys: tuple[Tensor, Tensor] | None,
     owners: Tensor | None = None,
     weight: float = 0.0,
 ) -> Tensor:
@@ -163,7 +164,10 @@ def _mean_loss(
         if owners is not None and weight:
             scores = scores + weight * (owners == block[:, None])
         if keys is not None:
-            scores = scores.masked_fill((keys == keys[block, None]) & ~right, -torch.inf)
+            query_keys, candidate_keys = keys
+            as_right = candidate_keys == candidate_keys[block, None]
+            as_right[:, : len(query_keys)] |= query_keys == query_keys[block, None]
+            scores = scores.masked_fill(as_right & ~right, -torch.inf)
         return F.cross_entropy(scores, block, reduction="sum")
 
     rows = torch.arange(len(queries), device=queries.device)
