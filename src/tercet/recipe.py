@@ -188,8 +188,10 @@ def _change(content: dict[str, Any], change: str) -> None:
     if keys[0] == "stages" and len(keys) > 1:
         place = _stage_of(content, keys[1])
         keys = keys[2:]
-        if keys and keys[0] not in ("name", *KINDS):  # the kind may be left out
-            keys = [_kind_of(place), *keys]
+        kind = _kind_of(place)
+        settings = KINDS[kind].settings.model_fields if kind else ()
+        if keys and (keys[0] in settings or keys[0] not in ("name", *KINDS)):  # the kind may be left out
+            keys = [kind, *keys]
     if not all(keys) or not keys:
         raise SettingError(f"--set {change}: {path!r} is no setting. Write a path such as stages.0.batch.")
     for key in keys[:-1]:

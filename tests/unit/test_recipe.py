@@ -82,6 +82,10 @@ def test_values_are_set_by_path(read):
     assert qa.encoder["prompt"] == "[X] Question: what?"
 
 
+def test_a_setting_may_have_the_name_of_a_kind_of_stage(read):
+    assert read(TWO_STAGES, "stages.qa.tokenizer=minilm").stages[0].settings.tokenizer == "minilm"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
