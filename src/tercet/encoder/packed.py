@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from tercet.encoder.batches import pad
 from tercet.encoder.bert import BertShape, PackedBert
@@ -58,18 +59,50 @@ def embed_rows(tower: Tower, rows: Sequence[Sequence[int]], *, pad_id: int, dtyp
         pad_id: What fills up a batch where it is padded.
         dtype: What products are computed in: fp32 where None, or bf16 with an fp32 residual stream.
     """
-    shape = read_shape(tower.config)
     weights = tower.weights()
-    device = next(iter(weights.values())).device
-    sharded = any(hasattr(weight, "full_tensor") for weight in weights.values())
-    if shape is None or sharded or device.type != "cpu" or any("lora_" in name for name in weights):
+    shape = trainable_shape(tower.config, weights)
+    if shape is None:
+        device = next(iter(weights.values())).device
         input_ids, mask = pad(rows, pad_id=pad_id)
         with torch.autocast(device.type, dtype or torch.bfloat16, enabled=dtype is not None):
             return tower.raw(input_ids.to(device), mask.to(device))
     if not tower.training:
         shape = shape.without_dropout()
+    order, places = _by_length(rows)
+    model = make_packed(shape, weights, Trainable(dtype), decoder=tower.head.needs_decoder, training=True)
+    return read_out(model, Pack.of([rows[i] for i in order]), tower.head)[places]
+
+
+def encode_rows(
+    shape: T5Shape, weights: Mapping[str, Tensor], rows: Sequence[Sequence[int]], *, dtype: torch.dtype | None
+) -> Tensor:
+    """Return a T5 encoder's outputs for token ids [n, length of the longest, width], so that gradients flow.
+
+    Args:
+        shape: What `trainable_shape` returned for the weights.
+        weights: The live parameters.
+        rows: The token ids of each text. Behind its own, a text's outputs are 0.
+        dtype: What products are computed in: fp32 where None.
+    """
+    order, places = _by_length(rows)
+    pack = Pack.of([rows[i] for i in order])
+    hidden = PackedT5(shape, weights, Trainable(dtype), training=True).encode(pack)
+    length = pack.groups[-1][1]
+    return torch.cat([F.pad(part, (0, 0, 0, length - part.shape[1])) for part in pack.split(hidden)])[places]
+
+
+def trainable_shape(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Shape | None:
+    """Return the shape of a transformer whose packed forward can be trained: on a CPU, whole, and without LoRA."""
+    device = next(iter(weights.values())).device
+    sharded = any(hasattr(weight, "full_tensor") for weight in weights.values())
+    if sharded or device.type != "cpu" or any("lora_" in name for name in weights):
+        return None
+    return read_shape(config)
+
+
+def _by_length(rows: Sequence[Sequence[int]]) -> tuple[list[int], Tensor]:
+    """Return the numbers of the rows by length, and where each row stands then."""
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     places = torch.empty(len(rows), dtype=torch.int64)
     places[torch.tensor(order)] = torch.arange(len(rows))
-    model = make_packed(shape, weights, Trainable(dtype), decoder=tower.head.needs_decoder, training=True)
-    return read_out(model, Pack.of([rows[i] for i in order]), tower.head)[places]
+    return order, places

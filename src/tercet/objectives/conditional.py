@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tercet.encoder.batches import batches_by_length, pad
+from tercet.encoder.packed import encode_rows, trainable_shape
+from tercet.encoder.t5 import T5Shape
 from tercet.objectives.gather import Gather
 from tercet.training.loop import StepResult
 
@@ -99,16 +101,27 @@ class ConditionalGeneration(ABC):
 
     def _loss(self, examples: Sequence[Example], *, weigh_alike: bool = False) -> Tensor:
         device = self.module.device
-        source, mask = pad([source for source, _ in examples], pad_id=self.module.config.pad_token_id or 0)
         labels, _ = pad([target for _, target in examples], pad_id=_IGNORED)
         labels = labels.to(device)
         given = self.module.prepare_decoder_input_ids_from_labels(labels)
         with torch.autocast(device.type, self._dtype or torch.bfloat16, enabled=self._dtype is not None):
-            output = self.module(input_ids=source.to(device), attention_mask=mask.to(device), decoder_input_ids=given)
+            output = self.module(**self._read([source for source, _ in examples]), decoder_input_ids=given)
         losses = F.cross_entropy(
             output.logits.float().flatten(0, 1), labels.flatten(), ignore_index=_IGNORED, reduction="none"
         ).view_as(labels)
         return (losses.sum(1) / (labels != _IGNORED).sum(1)).sum() if weigh_alike else losses.sum()
+
+    def _read(self, sources: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """Return what the model is told of sources: their ids; on a CPU, what its encoder makes of them, packed."""
+        source, mask = pad(sources, pad_id=self.module.config.pad_token_id or 0)
+        told: dict[str, Any] = {"attention_mask": mask.to(self.module.device)}
+        weights = dict(self.module.named_parameters())
+        shape = trainable_shape(self.module.config.to_dict(), weights)
+        if not isinstance(shape, T5Shape):
+            return told | {"input_ids": source.to(self.module.device)}
+        shape = shape if self.module.training else shape.without_dropout()
+        with torch.autocast(self.module.device.type, enabled=False):
+            return told | {"encoder_outputs": (encode_rows(shape, weights, sources, dtype=self._dtype),)}
 
     def _total(self, number: Tensor) -> Tensor:
         """Return the sum of a number over the processes."""
