@@ -45,7 +45,7 @@ class ContrastSettings(TemperatureSettings):
     """What is taken from the cosine of an anchor and its positive."""
 
     mask_duplicates: bool = False
-    """Whether texts elsewhere in the batch that equal a row's positive, or are positives of the same anchor, are left out
+    """Whether texts elsewhere in the batch that equal a row's positive, and positives of the same anchor, are left out
     of its negatives."""
 
 
