@@ -4,8 +4,8 @@
 
 Needs npm, apt-get, pip and `pip install 'tercet[synthesis]'`. Writes FOLDER/prose.txt and FOLDER/news.txt: sentences
 of 4 to 60 words in English, each once in its file, and none that stands in a file below EVAL. And
-FOLDER/variants.tsv and FOLDER/edits.tsv: some of the prose and of the news beside itself with words left out or
-replaced, so that a student sees what small differences are to its teacher.
+FOLDER/variants.tsv: some of the prose beside itself with words left out or replaced, so that a student sees what
+small differences are to its teacher.
 """
 
 import argparse
@@ -36,7 +36,6 @@ SOTU_SINCE = 1934
 MOST_REUTERS = 60_000
 MOST_ANARCHISM = 20_000
 NUM_VARIANTS = 60_000
-NUM_EDITS = 40_000
 VARIANT_WORDS = 8  # the fewest of a sentence that gets a variant
 
 
@@ -106,25 +105,6 @@ def variant(sentence: str, other: str, chance: random.Random) -> str:
     return " ".join(words)
 
 
-def renamed(sentence: str, other: str, chance: random.Random) -> str:
-    """Return a sentence with one or two of its names and numbers replaced by another's; a variant where it has none."""
-    words = sentence.split()
-    places = [i for i, word in enumerate(words) if i and (word[0].isupper() or word[0].isdigit())]
-    names = [word for word in other.split()[1:] if word[0].isupper() or word[0].isdigit()]
-    if not places or not names:
-        return variant(sentence, other, chance)
-    for place in chance.sample(places, min(len(places), chance.choice((1, 2)))):
-        words[place] = chance.choice(names)
-    return " ".join(words)
-
-
-def crossed(sentence: str, other: str, chance: random.Random) -> str:
-    """Return the first three to eight tenths of a sentence, and then the end of another."""
-    share = chance.uniform(0.3, 0.8)
-    words, others = sentence.split(), other.split()
-    return " ".join(words[: round(share * len(words))] + others[round(share * len(others)) :])
-
-
 def sentences_of(paragraphs: Iterator[str], scratch: Path) -> list[str]:
     """Return the sentences of paragraphs that keep the rules."""
     raw = scratch / "raw.jsonl"
@@ -147,7 +127,7 @@ def gathered(
 
 
 def main() -> None:
-    """Write the files."""
+    """Write the three files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="FOLDER", help="where the files are written")
     parser.add_argument("--leaks", type=Path, required=True, metavar="EVAL", help="the folder of evaluation texts")
@@ -157,20 +137,10 @@ def main() -> None:
     longer = [sentence for sentence in prose if len(sentence.split()) >= VARIANT_WORDS and "\t" not in sentence]
     pairs = [(one, variant(one, chance.choice(longer), chance)) for one in chance.sample(longer, NUM_VARIANTS)]
     news = [*gathered(known, chance, (reuters, MOST_REUTERS), (articles_and_tweets, None))]
-    told = [sentence for sentence in news if len(sentence.split()) >= VARIANT_WORDS and "\t" not in sentence]
-    edits = [
-        (one, renamed(one, other, chance), chance.choice((variant, crossed))(one, other, chance))
-        for one, other in zip(chance.sample(told, NUM_EDITS), chance.sample(told, NUM_EDITS), strict=True)
-    ]
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name, sentences in (("prose.txt", prose), ("news.txt", news)):
         (arguments.out / name).write_text("".join(f"{sentence}\n" for sentence in sentences))
-    for name, columns, rows in (
-        ("variants.tsv", "text variant", pairs),
-        ("edits.tsv", "anchor positive negative", edits),
-    ):
-        lines = (columns.split(), *rows)
-        (arguments.out / name).write_text("".join("\t".join(line) + "\n" for line in lines))
+    (arguments.out / "variants.tsv").write_text("text\tvariant\n" + "".join(f"{a}\t{b}\n" for a, b in pairs))
 
 
 if __name__ == "__main__":
