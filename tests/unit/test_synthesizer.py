@@ -258,6 +258,19 @@ class TestLoading:
         assert not torch.equal(one.state_dict()[first], other.state_dict()[first])
         assert one.generate(input_ids=torch.tensor([[5, 6, 1]]), max_new_tokens=3).shape[0] == 1
 
+    @pytest.mark.parametrize("scale", [0.05, 1.0])
+    def test_a_fresh_decoder_scores_words_alike_whatever_the_scale_of_the_table(self, tiny, tmp_path, scale):
+        encoder = tiny("t5")
+        with torch.no_grad():
+            table = encoder.tower.backbone.shared.weight
+            table.mul_(scale / table.std())
+        encoder.save(tmp_path / "encoder")
+        model, _ = load_generator(str(tmp_path / "encoder"), decoder_layers=1)
+        ids = torch.tensor([[5, 6, 7, 1]])
+        with torch.no_grad():
+            spread = model.eval()(input_ids=ids, decoder_input_ids=ids).logits.std(-1)
+        assert 0.5 < spread.min() < spread.max() < 2
+
     def test_fewer_layers_are_the_first_ones(self, synthesizer_folder):
         whole, _ = load_generator(str(synthesizer_folder()))
         part, _ = load_generator(str(synthesizer_folder()), decoder_layers=1)
