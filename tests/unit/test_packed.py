@@ -10,6 +10,7 @@ from tercet.encoder import linear
 from tercet.encoder.batches import batches_by_length, pad
 from tercet.encoder.engine import PackedEngine, PaddedEngine
 from tercet.encoder.linear import Prepared, Quantized
+from tercet.encoder.pack import dropout
 from tercet.encoder.packed import embed_rows
 from tercet.encoder.t5 import distance_buckets
 from tercet.errors import SettingError
@@ -242,3 +243,20 @@ def test_packed_batches_count_only_the_tokens_that_there_are():
     batches = list(batches_by_length(lengths, max_batch_tokens=12, padded=False))
     assert sorted(i for batch in batches for i in batch) == list(range(6))
     assert [[lengths[i] for i in batch] for batch in batches] == [[9], [9], [4, 3, 2, 1]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_dropout_keeps_the_mean_and_drops_the_wanted_share(p, dtype):
+    x = torch.ones(301, 1001, dtype=dtype, requires_grad=True)
+    y = dropout(x, p, training=True)
+    dropped = (y == 0).float()
+    deviation = (p * (1 - p)) ** 0.5
+    assert abs(dropped.mean().item() - p) < 5 * deviation / x.numel() ** 0.5
+    for dim in (0, 1):  # no row and no column is favoured
+        assert (dropped.mean(dim) - p).abs().max() < 6 * deviation / x.shape[dim] ** 0.5
+    assert set(y.detach().unique().tolist()) == {0.0, torch.tensor(1.0, dtype=dtype).div(1 - p).item()}
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+    assert dropout(x, p, training=False) is x
+    assert dropout(x, 0.0, training=True) is x

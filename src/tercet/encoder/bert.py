@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tercet.encoder.linear import ACTIVATION_NAMES, Activation, Linear, MakeLinear
-from tercet.encoder.pack import Pack, attend
+from tercet.encoder.pack import Pack, attend, dropout
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class PackedBert:
         self, shape: BertShape, weights: Mapping[str, Tensor], make: MakeLinear, *, training: bool = False
     ) -> None:
         self.shape, self.weights, self.make, self.training = shape, weights, make, training
-        self.drop = partial(F.dropout, p=shape.dropout, training=training)
+        self.drop = partial(dropout, p=shape.dropout, training=training)
         self.embedding_norm = _Norm(weights, "embeddings.LayerNorm", shape.eps)
         self.table = weights["embeddings.word_embeddings.weight"].float()
         self.positions = weights["embeddings.position_embeddings.weight"].float()
@@ -112,7 +112,7 @@ class PackedBert:
         return self.drop(self.embedding_norm(x))
 
     def _attend(self, block: _Block, x: Tensor, pack: Pack, *, reuse: bool) -> Tensor:
-        drop = partial(F.dropout, p=self.shape.attention_dropout) if self.training else None
+        drop = partial(dropout, p=self.shape.attention_dropout, training=True) if self.training else None
         heads = attend(block.qkv(x), pack, num_heads=self.shape.num_heads, scale=1.0, bias=None, drop=drop)
         return block.norms[0](self._residual(block.out, heads, x, reuse=reuse))
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tercet.encoder.linear import ACTIVATION_NAMES, ACTIVATIONS, Activation, Linear, MakeLinear
-from tercet.encoder.pack import Pack, attend
+from tercet.encoder.pack import Pack, attend, dropout
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class PackedT5:
         self, shape: T5Shape, weights: Mapping[str, Tensor], make: MakeLinear, *, training: bool = False
     ) -> None:
         self.shape, self.weights, self.make, self.training = shape, weights, make, training
-        self.drop = partial(F.dropout, p=shape.dropout, training=training)
+        self.drop = partial(dropout, p=shape.dropout, training=training)
         self.table = weights["shared.weight"].float()
         self.blocks = [self._block(f"encoder.block.{i}.layer") for i in range(shape.num_layers)]
         self.final_norm = weights["encoder.final_layer_norm.weight"].float()
