@@ -83,25 +83,19 @@ def test_without_hard_negatives_the_other_positives_are_the_negatives():
     assert_same(contrastive_loss(a, p), written_out(a, p, [], []), [a, p])
 
 
-def test_masked_texts_do_not_count():
+@pytest.mark.parametrize(
+    ("keys", "strangers"),
+    [
+        (([1, 2, 3], [4, 4, 5], [5]), ([2, 3], [2, 3], [0, 1])),
+        (([1, 1, 2], [3, 4, 5], [6]), ([2, 3], [2, 3], [0, 1, 3])),
+    ],
+    ids=["equal texts", "positives of one anchor"],
+)
+def test_what_is_right_as_well_does_not_count(keys, strangers):
     a, p, h = vectors(3, 3, 1)
-    keys = torch.tensor([1, 2, 3]), torch.tensor([4, 4, 5]), torch.tensor([5])
-    masked = contrastive_loss(a, p, h, owners=torch.tensor([0]), keys=keys)
-    rows = [
-        contrastive_loss(a[i : i + 1], p[i : i + 1], torch.cat(others))
-        for i, others in enumerate([[p[2:], h], [p[2:], h], [p[:2]]])
-    ]
-    torch.testing.assert_close(masked, torch.stack(rows).mean())
-
-
-def test_all_positives_of_an_anchor_are_right():
-    a, p, h = vectors(3, 3, 1)
-    keys = torch.tensor([1, 1, 2]), torch.tensor([3, 4, 5]), torch.tensor([6])
-    masked = contrastive_loss(a, p, h, owners=torch.tensor([0]), keys=keys)
-    rows = [
-        contrastive_loss(a[i : i + 1], p[i : i + 1], torch.cat(others))
-        for i, others in enumerate([[p[2:], h], [p[2:], h], [p[:2], h]])
-    ]
+    masked = contrastive_loss(a, p, h, owners=torch.tensor([0]), keys=tuple(map(torch.tensor, keys)))
+    candidates = torch.cat([p, h])
+    rows = [contrastive_loss(a[i : i + 1], p[i : i + 1], candidates[others]) for i, others in enumerate(strangers)]
     torch.testing.assert_close(masked, torch.stack(rows).mean())
 
 

@@ -110,10 +110,11 @@ def _stored(folder: Path, convert_pickle: bool, decoder_layers: int | None) -> "
         raise ModelError(
             f"{folder}: {len(lacking)} weights are missing, {lacking[0]} first. Take a whole T5, or set decoder_layers."
         )
-    if is_tied(model.config) and (norm := "decoder.final_layer_norm.weight") in missing:
+    last_norm = "decoder.final_layer_norm.weight"
+    if is_tied(model.config) and last_norm in missing:
         # a table that was never a head may be of any scale: scores of words begin as far apart as in a fresh T5
-        scale = model.get_parameter("shared.weight").std().item()
-        nn.init.constant_(model.get_parameter(norm), 1 / scale)
+        spread = model.get_parameter("shared.weight").std().item()
+        nn.init.constant_(model.get_parameter(last_norm), 1 / spread)
     return cast("T5ForConditionalGeneration", model)
 
 
