@@ -278,6 +278,26 @@ class TestLoading:
         weights = whole.state_dict()
         assert all(torch.equal(weight, weights[name]) for name, weight in part.state_dict().items())
 
+    def test_an_encoder_keeps_the_layers_that_are_named(self, tmp_path, synthesizer_folder):
+        whole, tokenizer = load_generator(str(synthesizer_folder()))
+        part, _ = load_generator(str(synthesizer_folder()), encoder_layers=[0, 2, 3])
+        assert part.config.num_layers == 3
+        assert len(whole.encoder.block) == 4
+        for kept, own in zip(part.encoder.block, [whole.encoder.block[i] for i in (0, 2, 3)], strict=True):
+            assert all(torch.equal(weight, own.state_dict()[name]) for name, weight in kept.state_dict().items())
+        save_generator(part, tokenizer, tmp_path / "part")
+        again, _ = load_generator(str(tmp_path / "part"))
+        ids = torch.tensor([[5, 6, 7, 1]])
+        with torch.no_grad():
+            logits = [model.eval()(input_ids=ids, decoder_input_ids=ids).logits for model in (part, again, whole)]
+        assert torch.equal(logits[0], logits[1])
+        assert not torch.allclose(logits[0], logits[2])
+
+    @pytest.mark.parametrize("layers", [[], [1], [0, 9], [1, 0], [0, 0]])
+    def test_layers_that_an_encoder_does_not_have_are_refused(self, synthesizer_folder, layers):
+        with pytest.raises(SettingError, match=r"encoder_layers \[.*\]: the encoder has the layers 0 to 3\. Name some"):
+            load_generator(str(synthesizer_folder()), encoder_layers=layers)
+
     def test_weights_in_16_bits_are_computed_in_32(self, synthesizer_folder, tmp_path):
         model, tokenizer = load_generator(str(synthesizer_folder()))
         for dtype in (torch.float32, torch.float16):

@@ -1,5 +1,6 @@
 """A T5 with its language-model head: read from a folder or fresh, and written so that it reads the same again."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -31,6 +32,7 @@ def load_generator(
     revision: str | None = None,
     convert_pickle: bool = False,
     seed: int = 0,
+    encoder_layers: Sequence[int] | None = None,
     decoder_layers: int | None = None,
 ) -> "tuple[T5ForConditionalGeneration, PreTrainedTokenizerBase]":
     """Load a T5 that generates text, in fp32, and its tokenizer.
@@ -41,12 +43,13 @@ def load_generator(
         revision: The branch, tag or commit on the hub.
         convert_pickle: Whether a pickled checkpoint may be converted, weights only.
         seed: What fresh weights are drawn with.
+        encoder_layers: Which of the encoder's layers it keeps, from 0 on; all where None.
         decoder_layers: How many layers the decoder has, if not as many as the model's; those that the model lacks are
             fresh. Then it may be an encoder alone.
 
     Raises:
         ModelError: The model cannot be found, read or trusted, or has no language-model head.
-        SettingError: A fresh model has no tokenizer, or is no T5.
+        SettingError: A fresh model has no tokenizer, or is no T5, or the encoder has no such layers.
     """
     given = None if tokenizer is None else load_tokenizer(find_folder(str(tokenizer), weights=False))
     if name.startswith(FRESH):
@@ -58,7 +61,10 @@ def load_generator(
         own, make = given or load_tokenizer(folder), partial(_stored, folder, convert_pickle)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return make(decoder_layers), own
+        model = make(decoder_layers)
+    if encoder_layers is not None:
+        _keep_layers(model, encoder_layers)
+    return model, own
 
 
 def save_generator(
@@ -116,6 +122,17 @@ def _stored(folder: Path, convert_pickle: bool, decoder_layers: int | None) -> "
         spread = model.get_parameter("shared.weight").std().item()
         nn.init.constant_(model.get_parameter(last_norm), 1 / spread)
     return cast("T5ForConditionalGeneration", model)
+
+
+def _keep_layers(model: "T5ForConditionalGeneration", kept: Sequence[int]) -> None:
+    blocks = model.encoder.block
+    if [*kept] != sorted({0, *kept} & set(range(len(blocks)))):
+        raise SettingError(
+            f"encoder_layers {[*kept]}: the encoder has the layers 0 to {len(blocks) - 1}. "
+            "Name some of them in their order, the first among them: it knows places for all."
+        )
+    model.encoder.block = nn.ModuleList(blocks[i] for i in kept)
+    model.config.num_layers = model.encoder.config.num_layers = len(kept)
 
 
 def _class_of(model_type: str, name: str) -> Any:

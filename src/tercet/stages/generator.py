@@ -31,6 +31,9 @@ class GeneratorSettings(LearningSettings):
     precision: Literal["exact", "fast", "auto"] = "exact"
     """`exact` (fp32), `fast` (bf16 by autocast; weights in fp32), or `auto` (`fast` where the machine has bf16)."""
 
+    encoder_layers: list[int] | None = Field(default=None, exclude_if=lambda layers: layers is None)
+    """Which of the start's encoder layers it keeps, from 0 on; null for all."""
+
     decoder_layers: int | None = Field(default=None, ge=1)
     """How many layers the decoder has, if not as many as the start's; those that the start lacks are fresh. Then the
     start may be an encoder alone."""
@@ -66,7 +69,9 @@ class TrainedGenerator(Generic[_Objective]):
     def run(self) -> dict[str, Any]:
         """Train, and write the model."""
         settings, context, processes = self.settings, self.context, self.context.processes
-        model, tokenizer = load_generator(**settings.placed(context), decoder_layers=settings.decoder_layers)
+        model, tokenizer = load_generator(
+            **settings.placed(context), encoder_layers=settings.encoder_layers, decoder_layers=settings.decoder_layers
+        )
         model.to(processes.device)  # type: ignore[arg-type]  # its decorator hides the argument
         precision = resolve_precision(settings.precision, model_type=model.config.model_type, device=processes.device)
         gather = Gather() if processes.world > 1 else None
