@@ -185,6 +185,17 @@ def p_value(counts, exact):
 
 @pytest.mark.parametrize("name", ["transformers", "ctranslate2"])
 class TestGenerating:
+    def test_torch_keeps_its_cores(self, synthesizer_folder, name):
+        before = torch.get_num_threads()
+        try:
+            torch.set_num_threads(3)
+            synthesizer = Synthesizer.load(synthesizer_folder(), engine=name, device="cpu")
+            assert torch.get_num_threads() == 3
+            synthesizer.generate(PREMISES, sampling=Sampling(max_new_tokens=2))
+            assert torch.get_num_threads() == 3
+        finally:
+            torch.set_num_threads(before)
+
     def test_the_same_seed_gives_the_same_sentences_and_another_one_others(self, synthesizer_folder, name):
         synthesizer = Synthesizer.load(synthesizer_folder(), engine=name, device="cpu")
         sampling = Sampling(max_new_tokens=8, temperature=2.0)
@@ -405,7 +416,9 @@ class TestConverting:
         for precision in ("exact", "int8"):
             engine = CTranslate2Engine(model, precision=precision, fingerprint="a", cache=tmp_path)
             words = [[[str(i) for i in ids] for ids in lists] for lists in (rows, texts)]
-            found[precision] = np.array([result.log_probs for result in engine._open().score_batch(*words)])
+            found[precision] = np.array(
+                [result.log_probs for result in engine._open(num_threads=1).score_batch(*words)]
+            )
         np.testing.assert_allclose(found["exact"], wanted, atol=1e-3)
         assert np.corrcoef(found["int8"].ravel(), np.ravel(wanted))[0, 1] > 0.95
 

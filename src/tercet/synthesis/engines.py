@@ -126,7 +126,8 @@ class CTranslate2Engine:
         key = sha256_of_json([fingerprint, self._compute_type, library.__version__])
         self._folder = kept_folder(cache / key, lambda folder: self._convert(model, folder))
         try:
-            self._open()
+            with ThreadPoolExecutor() as pool:  # torch, too, keeps no more cores where a model is opened
+                pool.submit(self._open, num_threads=1).result()
         except RuntimeError as error:
             logger.warning("%s cannot be read and is made again: %s", self._folder, error)
             shutil.rmtree(self._folder)
@@ -138,9 +139,16 @@ class CTranslate2Engine:
         places = sorted(range(len(prompts)), key=lambda i: -len(prompts[i]))
         halves = [half for half in (places[::2], places[1::2]) if half]
         texts: list[list[int]] = [[]] * len(prompts)
-        with ThreadPoolExecutor(max_workers=min(len(halves), torch.get_num_threads())) as pool:
+        num_threads = torch.get_num_threads()
+        with ThreadPoolExecutor(max_workers=min(len(halves), num_threads)) as pool:
             written = [
-                pool.submit(self._write, [prompts[i] for i in half], sampling, _seed32([seed, number]))
+                pool.submit(
+                    self._write,
+                    [prompts[i] for i in half],
+                    sampling,
+                    seed=_seed32([seed, number]),
+                    num_threads=max(1, num_threads // 2),
+                )
                 for number, half in enumerate(halves)
             ]
             for half, results in zip(halves, written, strict=True):
@@ -148,7 +156,7 @@ class CTranslate2Engine:
                     texts[place] = [int(token) for token in result.hypotheses[0]]
         return [texts[i : i + num_samples] for i in range(0, len(texts), num_samples)]
 
-    def _write(self, prompts: list[list[str]], sampling: Sampling, seed: int) -> Any:
+    def _write(self, prompts: list[list[str]], sampling: Sampling, *, seed: int, num_threads: int) -> Any:
         options = {
             "beam_size": 1,
             "sampling_topk": sampling.top_k or 0,
@@ -161,17 +169,17 @@ class CTranslate2Engine:
         }
         with _seeding:
             self._ctranslate2.set_random_seed(seed)
-            translator = self._open()
+            translator = self._open(num_threads=num_threads)
             translator.translate_batch([[self._end]], max_decoding_length=1, **options)  # the first draw takes the seed
         return translator.translate_batch(prompts, max_decoding_length=sampling.max_new_tokens, **options)
 
-    def _open(self) -> Any:
+    def _open(self, *, num_threads: int) -> Any:
         return self._ctranslate2.Translator(
             str(self._folder),
             device="cpu",
             compute_type=self._compute_type,
             inter_threads=1,
-            intra_threads=max(1, torch.get_num_threads() // 2),
+            intra_threads=num_threads,
         )
 
     def _convert(self, model: "T5ForConditionalGeneration", folder: Path) -> None:
