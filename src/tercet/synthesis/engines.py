@@ -126,7 +126,7 @@ class CTranslate2Engine:
         key = sha256_of_json([fingerprint, self._compute_type, library.__version__])
         self._folder = kept_folder(cache / key, lambda folder: self._convert(model, folder))
         try:
-            with ThreadPoolExecutor() as pool:  # torch, too, keeps no more cores where a model is opened
+            with ThreadPoolExecutor() as pool:  # opening sets the calling thread's cores, for torch as well
                 pool.submit(self._open, num_threads=1).result()
         except RuntimeError as error:
             logger.warning("%s cannot be read and is made again: %s", self._folder, error)
