@@ -5,17 +5,20 @@
 `pipeline`: of each sentence an entailment and a contradiction are drawn (p 0.9, top-k 50, temperature 1), and both
 pairs are judged. Ours is `Synthesizer` at its defaults: CTranslate2 in int8 where it is installed. The peer is
 `generate` of transformers, and its forward with one start token and the whole head, in fp32, in batches of 64 prompts
-of similar length, on the same prompts. `discriminator`: pairs of sentences are judged; `discriminator_int8` is ours in
+of similar length, on the same prompts, in a process of its own: CTranslate2Engine sets how memory is kept, for its whole
+process. `discriminator`: pairs of sentences are judged; `discriminator_int8` is ours in
 int8. Weights are random, and the end token has no weight, so all texts have the same number of tokens. All run in
 turns; ratios are of speed, round by round. The extra ct2 makes the difference.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +102,43 @@ class Ours:
         found = self.synthesizer.generate(texts, relation=relation, sampling=self.sampling)
         return [samples[0] for samples in found]
 
-    def check_lengths(self, tokens: TemplateTokens, texts: list[str]) -> None:
+    def check_lengths(self, texts: list[str]) -> None:
         """End where a text has another number of tokens than the others."""
-        found = self.synthesizer._engine(tokens("entailment", texts), self.sampling, num_samples=1, seed=0)
+        rows = self.synthesizer._tokens("entailment", texts)
+        found = self.synthesizer._engine(rows, self.sampling, num_samples=1, seed=0)
         if {len(ids) for samples in found for ids in samples} != {self.sampling.max_new_tokens}:
             raise SystemExit("texts have different lengths")
 
 
-def pipeline(contestant: Peer | Ours, texts: list[str]) -> None:
+class Apart:
+    """The peer in a process of its own, which makes it once."""
+
+    made: Peer
+
+    def __init__(self, *args: Any) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._process = ProcessPoolExecutor(1, mp_context=spawn, initializer=self._make, initargs=args)
+
+    def generate(self, texts: list[str], relation: str) -> list[str]:
+        """Write a sentence of each text."""
+        return self._process.submit(self._call, "generate", texts, relation).result()
+
+    def score(self, premises: list[str], hypotheses: list[str]) -> Any:
+        """Judge pairs."""
+        return self._process.submit(self._call, "score", premises, hypotheses).result()
+
+    @classmethod
+    def _make(cls, *args: Any) -> None:
+        torch.set_num_threads(THREADS)
+        torch.manual_seed(0)
+        cls.made = Peer(*args)
+
+    @classmethod
+    def _call(cls, name: str, *args: Any) -> Any:
+        return getattr(cls.made, name)(*args)
+
+
+def pipeline(contestant: Apart | Ours, texts: list[str]) -> None:
     """Draw a candidate triplet of each text, and judge both of its pairs."""
     for relation in RELATIONS:
         contestant.score(texts, contestant.generate(texts, relation))
@@ -124,8 +156,8 @@ def build(shape: str, folder: Path) -> None:
 
 def race(folder: Path, texts: list[str], sampling: Sampling, *, shape: str, num_rounds: int) -> dict[str, Any]:
     """Time all in turns."""
-    peer, ours, int8 = Peer(folder, sampling), Ours(folder, sampling), Ours(folder, sampling, "int8")
-    ours.check_lengths(peer.generating, texts[:4])
+    peer, ours, int8 = Apart(folder, sampling), Ours(folder, sampling), Ours(folder, sampling, "int8")
+    ours.check_lengths(texts[:4])
     pairs = [*texts, *texts], [*texts[1:], *texts]
     pairs = pairs[0][: len(pairs[1])], pairs[1]
     wanted = peer.score(*pairs)

@@ -1,8 +1,10 @@
 """Engines: what writes texts, token by token."""
 
 import copy
+import ctypes
 import logging
 import shutil
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +32,8 @@ Rows = Sequence[Sequence[int]]
 _BATCH_TOKENS, _CT2_BATCH_TOKENS = 4096, 2048
 _COMPUTE_TYPES = {"exact": "float32", "fast": "bfloat16", "int8": "int8"}
 _seeding = threading.Lock()
+_MALLOC = {-3: 32 << 20, -1: 1 << 30}
+"""Options of glibc: blocks up to 32 MB (the most it takes) are reused, and 1 GB of free memory is kept."""
 
 
 class Engine(Protocol):
@@ -118,6 +122,7 @@ class CTranslate2Engine:
         import ctranslate2 as library
 
         self._ctranslate2 = library
+        _keep_memory()
         if _COMPUTE_TYPES[precision] not in library.get_supported_compute_types("cpu"):
             logger.warning("this CPU has no %s: texts are generated in 32 bits", _COMPUTE_TYPES[precision])
             precision = "exact"
@@ -208,6 +213,14 @@ def has_ctranslate2(model: "T5ForConditionalGeneration") -> bool:
     """Return whether CTranslate2 is installed, and generates with a model where it is: umT5 is not known to it."""
     known = model.config.model_type in ("t5", "mt5")
     return known and model.device.type == "cpu" and find_spec("ctranslate2") is not None
+
+
+def _keep_memory() -> None:
+    """Have freed memory kept for this process: fresh pages for every product would take an eighth of the time."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    for option, value in _MALLOC.items():
+        if set_option is not None:
+            set_option(option, value)
 
 
 def _until(ids: list[int], end: int) -> list[int]:
