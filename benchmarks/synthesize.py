@@ -5,10 +5,10 @@
 `pipeline`: of each sentence an entailment and a contradiction are drawn (p 0.9, top-k 50, temperature 1), and both
 pairs are judged. Ours is `Synthesizer` at its defaults: CTranslate2 in int8 where it is installed. The peer is
 `generate` of transformers, and its forward with one start token and the whole head, in fp32, in batches of 64 prompts
-of similar length, on the same prompts, in a process of its own: CTranslate2Engine sets how memory is kept, for its whole
-process. `discriminator`: pairs of sentences are judged; `discriminator_int8` is ours in
-int8. Weights are random, and the end token has no weight, so all texts have the same number of tokens. All run in
-turns; ratios are of speed, round by round. The extra ct2 makes the difference.
+of similar length, on the same prompts. It has a process of its own: how CTranslate2Engine keeps memory holds for a
+whole process. `discriminator`: pairs of sentences are judged; `discriminator_int8` is ours in int8. Weights are
+random, and the end token has no weight, so all texts have the same number of tokens. All run in turns; ratios are of
+speed, round by round. The extra ct2 makes the difference.
 """
 
 import argparse
