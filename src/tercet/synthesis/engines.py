@@ -33,8 +33,7 @@ Rows = Sequence[Sequence[int]]
 _BATCH_TOKENS, _CT2_BATCH_TOKENS = 4096, 2048
 _COMPUTE_TYPES = {"exact": "float32", "fast": "bfloat16", "int8": "int8"}
 _seeding = threading.Lock()
-_MALLOC = {-3: 32 << 20, -1: 1 << 30}
-"""Options of glibc: blocks up to 32 MB (the most it takes) are reused, and 1 GB of free memory is kept."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's numbers of its options
 
 
 class Engine(Protocol):
@@ -220,10 +219,10 @@ def has_ctranslate2(model: "T5ForConditionalGeneration") -> bool:
 
 def _keep_memory() -> None:
     """Have freed memory kept for this process: fresh pages for every product would take an eighth of the time."""
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    for option, value in _MALLOC.items():
-        if set_option is not None:
-            set_option(option, value)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the most that it takes
+        mallopt(_M_TRIM_THRESHOLD, 1 << 30)
 
 
 def _until(ids: list[int], end: int) -> list[int]:
