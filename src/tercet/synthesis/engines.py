@@ -177,7 +177,7 @@ class CTranslate2Engine:
         with _seeding:
             self._ctranslate2.set_random_seed(seed)
             translator = self._open(num_threads=num_threads)
-            translator.translate_batch([[self._end]], max_decoding_length=1, **options)  # the first draw takes the seed
+            translator.translate_batch(prompts[:1], max_decoding_length=1, **options)  # the first draw takes the seed
         return translator.translate_batch(prompts, max_decoding_length=sampling.max_new_tokens, **options)
 
     def _open(self, *, num_threads: int) -> Any:
