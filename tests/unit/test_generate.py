@@ -9,7 +9,7 @@ import torch
 from tercet import RowError
 from tercet.encoder.generator import load_generator
 from tercet.encoder.templates import TemplateTokens, label_ids, target_ids
-from tercet.objectives.generate import GenerateDiscriminate, GenerateSettings, pairs_of
+from tercet.objectives.generate import GenerateDiscriminate, GenerateSettings, Match, pairs_of
 from tercet.rows.kinds import LabelledPair, Triplet
 from tercet.rows.sources import open_rows
 from tercet.stages.synthesizer import dev_scores
@@ -84,6 +84,33 @@ def test_a_triplet_gives_four_instances_and_a_labelled_pair_two(objective, ids):
     ]
 
 
+def test_matching_tells_a_pair_from_two_sentences_that_are_none(objective, ids):
+    made, tokenizer = objective()
+    music, dogs = ("A man plays a guitar.", "Somebody makes music."), ("Two dogs run.", "Dogs are outside.")
+    rows = [Triplet(*music), Triplet(*dogs), Triplet("a", "b", ("c", "d e f"))]
+    wanted = [
+        (*music, "true"),
+        (music[0], dogs[1], "false"),
+        (*dogs, "true"),
+        (dogs[0], "b", "false"),
+        ("a", "b", "true"),
+        ("a", "c", "false"),
+        ("a", "d e f", "false"),
+    ]
+    assert Match(made.module, tokenizer, GenerateSettings()).examples(rows) == [
+        ([*ids(JUDGE[0], first, JUDGE[1], second, JUDGE[2]), END], [*ids(label), END])
+        for first, second, label in wanted
+    ]
+
+
+def test_a_single_text_is_written_as_it_is_and_follows_from_itself(objective, ids, tmp_path):
+    (tmp_path / "texts.txt").write_text("Two dogs run.\n")
+    made, _ = objective()
+    (_, written), (_, judged) = made.examples(list(open_rows(tmp_path / "texts.txt", kind="nli")))
+    assert written == [*ids("Two dogs run."), END]
+    assert judged == [*ids("true"), END]
+
+
 def test_every_batch_has_as_many_instances_of_each_task(objective, tmp_path, label_tokenizer):
     triplets = [f"premise {i}\tpositive {i}\tnegative {i}\n" for i in range(9)]
     (tmp_path / "triplets.tsv").write_text("anchor\tpositive\tnegative\n" + "".join(triplets))
@@ -113,9 +140,12 @@ def test_a_file_without_labels_or_negatives_is_refused(tmp_path):
         open_rows(tmp_path / "pairs.tsv", kind="nli")
 
 
-@pytest.mark.parametrize(("family", "alike"), [("t5", False), ("t5", True), ("t5-1.1", False), ("mt5", False)])
-def test_a_step_in_pieces_has_the_gradients_of_transformers_loss(objective, family, alike):
-    made, _ = objective(family, max_batch_tokens=60, weigh_alike=alike)
+@pytest.mark.parametrize(
+    ("family", "alike", "label_weight"),
+    [("t5", False, 1), ("t5", True, 1), ("t5", True, 3), ("t5-1.1", False, 1), ("mt5", False, 1)],
+)
+def test_a_step_in_pieces_has_the_gradients_of_transformers_loss(objective, family, alike, label_weight):
+    made, tokenizer = objective(family, max_batch_tokens=60, weigh_alike=alike, label_weight=label_weight)
     model, batch = made.module, [TRIPLET, PAIR, Triplet("a", "b", ("c", "d e f"))]
     result = made.step(batch)
     ours = {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -126,12 +156,33 @@ def test_a_step_in_pieces_has_the_gradients_of_transformers_loss(objective, fami
     loss = sum(
         model(input_ids=torch.tensor([source]), labels=torch.tensor([target])).loss
         * (1 / len(examples) if alike else len(target) / total)
+        * (label_weight if target[0] in label_ids(tokenizer) else 1)
         for source, target in examples
     )
     loss.backward()
     assert result.loss == pytest.approx(loss.item(), rel=1e-5)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(ours[name], parameter.grad, atol=2e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["t5", "mt5"])
+def test_the_encoder_may_learn_from_labels_alone(objective, family):
+    made, tokenizer = objective(family, labels_alone=True, weigh_alike=True)
+    model, batch = made.module, [TRIPLET, PAIR]
+    made.step(batch)
+    ours = {name: p.grad.clone() for name, p in model.named_parameters()}
+    examples = made.examples(batch)
+    for only_labels, names in ((True, "encoder."), (False, "decoder.")):
+        model.zero_grad()
+        sum(
+            model(input_ids=torch.tensor([source]), labels=torch.tensor([target])).loss / len(examples)
+            for source, target in examples
+            if target[0] in label_ids(tokenizer) or not only_labels
+        ).backward()
+        compared = [(ours[name], p.grad) for name, p in model.named_parameters() if name.startswith(names)]
+        assert compared
+        for found, wanted in compared:
+            torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("family", ["t5", "t5-1.1"])

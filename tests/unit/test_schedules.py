@@ -153,6 +153,17 @@ def test_adamw_is_torchs_fused_one():
     assert optimizer.defaults["fused"] is True
 
 
+def test_every_parameter_has_the_rate_of_the_first_name_that_fits():
+    settings = loop_settings(learning_rate=1e-3, rates={"matrix.b": 0.5, "matrix": 0.1})
+    module = Parts()
+    names = {id(parameter): name for name, parameter in module.named_parameters()}
+    groups = make_optimizer(module, settings).param_groups
+    factors = {names[id(parameter)]: group["factor"] for group in groups for parameter in group["params"]}
+    wanted = {"matrix.bias": 0.5, "matrix.weight": 0.1}
+    assert wanted.items() <= factors.items()
+    assert {factor for name, factor in factors.items() if name not in wanted} == {1.0}
+
+
 @pytest.mark.parametrize("optimizer", ["adafactor", "adamw"])
 def test_only_matrices_decay_and_frozen_parameters_stay(optimizer):
     steps = [{name: torch.zeros_like(value) for name, value in gradients(1)[0].items()}]

@@ -45,6 +45,8 @@ class ConditionalGeneration(ABC):
         model: A T5 with its language-model head.
         max_batch_tokens: The most tokens that go through it at once.
         weigh_alike: Whether it is the mean over examples of the mean of each, so that a long one counts no more.
+        label_weight: How many times as much a target of one word counts.
+        labels_alone: Whether the encoder learns from targets of one word alone.
         dtype: What products are computed in; fp32 where None.
         gather: The exchange with the other processes; None where there are none.
 
@@ -58,12 +60,14 @@ class ConditionalGeneration(ABC):
         *,
         max_batch_tokens: int,
         weigh_alike: bool = False,
+        label_weight: float = 1.0,
+        labels_alone: bool = False,
         dtype: torch.dtype | None = None,
         gather: Gather | None = None,
     ) -> None:
         self.module = model
         self._max_batch_tokens, self._dtype, self._gather = max_batch_tokens, dtype, gather
-        self._weigh_alike = weigh_alike
+        self._weigh_alike, self._label_weight, self._labels_alone = weigh_alike, label_weight, labels_alone
 
     @abstractmethod
     def examples(self, batch: Sequence[Any]) -> list[Example]:
@@ -77,6 +81,8 @@ class ConditionalGeneration(ABC):
         loss = torch.tensor(0.0)
         for part in self._parts(examples):
             part_loss = self._loss(part, weigh_alike=self._weigh_alike) / weight
+            if _is_label(part[0]):
+                part_loss = part_loss * self._label_weight
             part_loss.backward()
             loss += part_loss.detach().cpu()
         return StepResult(self._total(loss).item(), {"num_targets": num_targets.item()})
@@ -92,8 +98,8 @@ class ConditionalGeneration(ABC):
 
     def _parts(self, examples: Sequence[Example]) -> Iterator[list[Example]]:
         """Yield the examples, those of similar length together: beside a sentence, a label would be mostly padding."""
-        labels = [example for example in examples if len(example.target) <= _LABEL_TOKENS]
-        sentences = [example for example in examples if len(example.target) > _LABEL_TOKENS]
+        labels = [example for example in examples if _is_label(example)]
+        sentences = [example for example in examples if not _is_label(example)]
         for alike in (labels, sentences):
             lengths = [len(source) + len(target) for source, target in alike]
             for rows in batches_by_length(lengths, max_batch_tokens=self._max_batch_tokens):
@@ -105,24 +111,31 @@ class ConditionalGeneration(ABC):
         labels = labels.to(device)
         given = self.module.prepare_decoder_input_ids_from_labels(labels)
         with torch.autocast(device.type, self._dtype or torch.bfloat16, enabled=self._dtype is not None):
-            output = self.module(**self._read([source for source, _ in examples]), decoder_input_ids=given)
+            with torch.set_grad_enabled(torch.is_grad_enabled() and (_is_label(examples[0]) or not self._labels_alone)):
+                encoded = self._encode([source for source, _ in examples])
+            output = self.module(**encoded, decoder_input_ids=given)
         losses = F.cross_entropy(
             output.logits.float().flatten(0, 1), labels.flatten(), ignore_index=_IGNORED, reduction="none"
         ).view_as(labels)
         return (losses.sum(1) / (labels != _IGNORED).sum(1)).sum() if weigh_alike else losses.sum()
 
-    def _read(self, sources: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """Return what the model is told of sources: their ids; on a CPU, what its encoder makes of them, packed."""
-        source, mask = pad(sources, pad_id=self.module.config.pad_token_id or 0)
-        told: dict[str, Any] = {"attention_mask": mask.to(self.module.device)}
+    def _encode(self, sources: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """Return what the decoder is told of sources: what the encoder makes of them; on a CPU, packed."""
+        ids, mask = (t.to(self.module.device) for t in pad(sources, pad_id=self.module.config.pad_token_id or 0))
         weights = dict(self.module.named_parameters())
         shape = trainable_shape(self.module.config.to_dict(), weights)
-        if not isinstance(shape, T5Shape):
-            return told | {"input_ids": source.to(self.module.device)}
-        shape = shape if self.module.training else shape.without_dropout()
-        with torch.autocast(self.module.device.type, enabled=False):
-            return told | {"encoder_outputs": (encode_rows(shape, weights, sources, dtype=self._dtype),)}
+        if isinstance(shape, T5Shape):
+            shape = shape if self.module.training else shape.without_dropout()
+            with torch.autocast(self.module.device.type, enabled=False):
+                encoded = encode_rows(shape, weights, sources, dtype=self._dtype)
+        else:
+            encoded = self.module.encoder(input_ids=ids, attention_mask=mask).last_hidden_state
+        return {"encoder_outputs": (encoded,), "attention_mask": mask}
 
     def _total(self, number: Tensor) -> Tensor:
         """Return the sum of a number over the processes."""
         return number if self._gather is None else self._gather.total(number, device=self.module.device)
+
+
+def _is_label(example: Example) -> bool:
+    return len(example.target) <= _LABEL_TOKENS

@@ -1,7 +1,8 @@
 """Generation and discrimination: one T5 writes what a sentence entails or contradicts, and tells the two apart."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import torch
 from pydantic import Field
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
 
 NliRow = Triplet | LabelledPair
-"""A row that says what a sentence entails or contradicts."""
+"""A row that says what a sentence entails or contradicts; a text alone entails itself."""
 
 
 class GenerateSettings(ConditionalSettings):
@@ -29,6 +30,13 @@ class GenerateSettings(ConditionalSettings):
 
     weigh_alike: bool = Field(default=False, exclude_if=lambda alike: not alike)
     """Whether every instance counts alike; else every token does, and a label has fewer than a sentence."""
+
+    label_weight: float = Field(default=1.0, gt=0, exclude_if=lambda weight: weight == 1)
+    """How many times as much discrimination counts."""
+
+    labels_alone: bool = Field(default=False, exclude_if=lambda alone: not alone)
+    """Whether the encoder learns from discrimination alone, and the decoder from both. The gradients of sentences are
+    the larger ones, and in a small encoder they drown those of labels."""
 
 
 class GenerateDiscriminate(ConditionalGeneration):
@@ -58,6 +66,8 @@ class GenerateDiscriminate(ConditionalGeneration):
             model,
             max_batch_tokens=settings.max_batch_tokens,
             weigh_alike=settings.weigh_alike,
+            label_weight=settings.label_weight,
+            labels_alone=settings.labels_alone,
             dtype=dtype,
             gather=gather,
         )
@@ -84,6 +94,24 @@ class GenerateDiscriminate(ConditionalGeneration):
     def _with_targets(self, sources: list[list[int]], texts: list[str]) -> list[Example]:
         targets = target_ids(self._tokenizer, texts, max_tokens=self._max_target_tokens)
         return [Example(*ids) for ids in zip(sources, targets, strict=True)]
+
+
+class Match(GenerateDiscriminate):
+    """The objective of a discriminator that shall first learn to read two sentences as one pair.
+
+    In the template of discrimination, each anchor with its own positive is `true`, and with its negatives `false`;
+    where a row has none, with the positive of the next row of the batch. Nothing else is written.
+    """
+
+    def examples(self, batch: Sequence[NliRow]) -> list[Example]:
+        """Return the instances of all rows."""
+        rows = cast("Sequence[Triplet]", batch)
+        others = [*rows[1:], *rows[:1]]
+        full = [
+            row if row.negatives else replace(row, negatives=(other.positive,))
+            for row, other in zip(rows, others, strict=True)
+        ]
+        return self.discrimination([pair for row in full for pair in pairs_of(row)])
 
 
 def pairs_of(row: NliRow) -> list[LabelledPair]:

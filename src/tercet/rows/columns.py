@@ -8,7 +8,7 @@ FileKind = Literal["labelled", "scored", "triplets", "sets", "parallel", "pairs"
 """What a file holds. Where it is not said, the first of these whose columns are there is taken."""
 
 RowKind = Literal["triplets", "labelled", "nli", "scored", "parallel"]
-"""What a stage learns from. `nli` is triplets, and labelled pairs that are not neutral, each as it stands."""
+"""What a stage learns from. `nli` is triplets, labelled pairs that are not neutral, and texts, each as it stands."""
 
 FIELDS: dict[FileKind, tuple[str, ...]] = {
     "labelled": ("premise", "hypothesis", "label"),
@@ -24,7 +24,7 @@ FIELDS: dict[FileKind, tuple[str, ...]] = {
 GIVES: dict[RowKind, tuple[FileKind, ...]] = {
     "triplets": ("labelled", "triplets", "sets", "parallel", "pairs", "texts"),
     "labelled": ("labelled",),
-    "nli": ("labelled", "triplets"),
+    "nli": ("labelled", "triplets", "texts"),
     "scored": ("scored",),
     "parallel": ("parallel", "pairs"),
 }

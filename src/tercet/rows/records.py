@@ -178,6 +178,7 @@ _MAKERS: dict[tuple[RowKind, FileKind], Callable[..., list[Row]]] = {
     ("triplets", "pairs"): _triplet,
     ("triplets", "triplets"): _triplet,
     ("nli", "triplets"): _triplet,
+    ("nli", "texts"): _twin,
     ("triplets", "sets"): _neighbours,
     ("triplets", "parallel"): _translation,
     ("parallel", "parallel"): _parallel,

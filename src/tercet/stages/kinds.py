@@ -5,6 +5,8 @@ from tercet.stages import (
     contrast,
     denoise,
     distill,
+    judge,
+    match,
     mine,
     parallel,
     stitch,
@@ -25,6 +27,8 @@ KINDS: dict[str, Kind] = {
     "classify": classify.KIND,
     "parallel": parallel.KIND,
     "whiten": whiten.KIND,
+    "match": match.KIND,
+    "judge": judge.KIND,
     "synthesizer": synthesizer.KIND,
     "synthesize": synthesize.KIND,
 }

@@ -188,7 +188,7 @@ class _Training:
         number = self.num_done + 1
         rate = rate_at(number, num_steps=num_steps, settings=self.settings)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["factor"]
         # a seed of its own for every step and process: nothing about chance has to be stored
         torch.manual_seed(int(sha256_of_json([self.seed, number, self.processes.rank])[:15], 16))
         self.optimizer.zero_grad(set_to_none=True)

@@ -1,7 +1,6 @@
 """Optimizers by name, with every argument written out."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
@@ -17,12 +16,21 @@ _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 def make_optimizer(module: nn.Module, settings: LoopSettings) -> torch.optim.Optimizer:
     """Return the optimizer of all parameters that are trained; only matrices that are no bias decay."""
-    trained = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
-    groups: list[dict[str, Any]] = [
-        {"params": [p for name, p in trained if decays(name, p) is decay], "weight_decay": amount}
-        for decay, amount in ((True, settings.weight_decay), (False, 0.0))
-    ]
-    return _OPTIMIZERS[settings.optimizer]([group for group in groups if group["params"]], settings.learning_rate)
+    groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            groups.setdefault((decays(name, parameter), _factor(name, settings.rates)), []).append(parameter)
+    return _OPTIMIZERS[settings.optimizer](
+        [
+            {"params": parameters, "weight_decay": settings.weight_decay if decay else 0.0, "factor": factor}
+            for (decay, factor), parameters in sorted(groups.items(), key=lambda group: group[0], reverse=True)
+        ],
+        settings.learning_rate,
+    )
+
+
+def _factor(name: str, rates: Mapping[str, float]) -> float:
+    return next((factor for start, factor in rates.items() if name.startswith(start)), 1.0)
 
 
 def decays(name: str, parameter: nn.Parameter) -> bool:

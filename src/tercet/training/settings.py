@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
 
 from tercet.rows.settings import RowSettings
 
@@ -60,6 +60,10 @@ class LoopSettings(BaseModel):
 
     learning_rate: float = Field(gt=0, allow_inf_nan=False)
     """The highest rate."""
+
+    rates: dict[str, PositiveFloat] = Field(default={}, exclude_if=lambda rates: not rates)
+    """What the rate is multiplied with, by how the names of parameters begin: `{encoder: 0.1, shared: 0.1}`; the first
+    that fits counts."""
 
     optimizer: Literal["adafactor", "adamw"] = "adafactor"
     """`adafactor` as the Sentence-T5 and GenSE papers use it (a given rate, no scaling by parameters), or `adamw`."""
