@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tercet.encoder import Encoder
     from tercet.rows.texts import TextFile
 
-DEFAULT_MODEL = "mini"
+DEFAULT_MODEL, DEFAULT_SYNTHESIZER = "mini", "mini-synth"
 
 app = typer.Typer(
     name="tercet",
@@ -256,11 +256,11 @@ def train(
 
 @app.command(
     epilog="Examples:\n\n"
-    "    tercet synthesize sentences.txt --model my-synthesizer --out synthetic\n\n"
+    "    tercet synthesize sentences.txt --out synthetic\n\n"
     "    tercet synthesize hub:allenai/c4#en --split --set language=en --set max_sentences=100000 "
     "--model mattymchen/nli-synthesizer-t5-base --leaks eval --out synthetic\n\n"
     "    tercet synthesize --refilter synthetic --alpha 0.8\n\n"
-    "    tercet synthesize sentences.txt --strategy retrieval --model my-synthesizer --out retrieved\n\n"
+    "    tercet synthesize sentences.txt --strategy retrieval --out retrieved\n\n"
     "    tercet synthesize --compare synthetic retrieved"
 )
 def synthesize(
@@ -274,8 +274,8 @@ def synthesize(
         ),
     ],
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="A synthesizer: an embedded name, a model folder, or a hub id.")
-    ] = None,
+        str, typer.Option("--model", "-m", help="A synthesizer: an embedded name, a model folder, or a hub id.")
+    ] = DEFAULT_SYNTHESIZER,
     out: Annotated[
         Path | None, typer.Option(help="A folder for candidates/, triplets.jsonl, audit.json and rejects.jsonl.")
     ] = None,
@@ -325,8 +325,8 @@ def synthesize(
         for folder in inputs:
             show.audit(filter_again(folder, **filters), Path(folder))
         return
-    if model is None or out is None:
-        raise SettingError(f"{'--model' if model is None else '--out'}: is missing. Give it a value.")
+    if out is None:
+        raise SettingError("--out: is missing. Name a folder.")
     from tercet.checked import checked
     from tercet.synthesis.corpus import synthesize as make_triplets
     from tercet.synthesis.settings import SynthesisSettings
@@ -339,11 +339,9 @@ def synthesize(
 
 @app.command(
     epilog="Examples:\n\n"
-    "    tercet adapt examples/kitchen.txt --synthesizer mattymchen/nli-synthesizer-t5-base --out adapted\n\n"
-    "    tercet adapt reviews.csv --column body --synthesizer my-synthesizer --eval scored:my-pairs.tsv "
-    "--out adapted\n\n"
-    "    tercet adapt manuals.txt --split --synthesizer my-synthesizer --set stages.synthesize.alpha=0.8 "
-    "--out adapted\n\n"
+    "    tercet adapt examples/town.txt --out adapted\n\n"
+    "    tercet adapt reviews.csv --column body --eval scored:my-pairs.tsv --out adapted\n\n"
+    "    tercet adapt manuals.txt --split --set stages.synthesize.alpha=0.8 --out adapted\n\n"
     "    tercet adapt sentences.txt --model t5-base --synthesizer mattymchen/nli-synthesizer-t5-base --out adapted"
 )
 def adapt(
@@ -351,11 +349,13 @@ def adapt(
         list[str],
         typer.Argument(metavar="SENTENCES...", help="Files with a sentence a row, or datasets (hub:ID#CONFIG@SPLIT)."),
     ],
-    synthesizer: Annotated[str, typer.Option(help="What writes and judges triplets: a folder, or a hub id.")],
     out: Annotated[Path, typer.Option(help="A folder for encoder/, report.html, report.md, adapt.json and run/.")],
     model: Annotated[
         str, typer.Option("--model", "-m", help="The encoder to start from: an embedded name, a folder, or a hub id.")
     ] = DEFAULT_MODEL,
+    synthesizer: Annotated[
+        str, typer.Option(help="What writes and judges triplets: an embedded name, a folder, or a hub id.")
+    ] = DEFAULT_SYNTHESIZER,
     evals: Annotated[
         list[str] | None,
         typer.Option(

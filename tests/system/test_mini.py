@@ -1,8 +1,10 @@
-"""The embedded model `mini`: what its card says is so."""
+"""The embedded models `mini` and `mini-synth`: what their cards say is so."""
 
 import hashlib
+import json
 import os
 import re
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -11,29 +13,66 @@ import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
-from tercet import Encoder
+from tercet import Encoder, Synthesizer
 from tercet.encoder.names import find_folder
 from tercet.evaluate import evaluate
 
 FOLDER = find_folder("mini")
 CARD = (FOLDER / "README.md").read_text(encoding="utf-8")
+REPOSITORY = Path(__file__).parents[2]
+needs_data = pytest.mark.skipif("TERCET_DATA" not in os.environ, reason="TERCET_DATA is not set: no real data")
+both = pytest.mark.parametrize("name", ["mini", "mini-synth"])
 
 
-def test_mini_is_small_and_in_16_bits():
-    files = [file for file in FOLDER.rglob("*") if file.is_file()]
+@both
+def test_a_model_in_the_package_is_small_and_in_16_bits(name):
+    files = [file for file in find_folder(name).rglob("*") if file.is_file()]
     assert sum(file.stat().st_size for file in files) <= 32e6
-    weights = [weight for file in FOLDER.rglob("*.safetensors") for weight in load_file(file).values()]
+    weights = [weight for file in find_folder(name).rglob("*.safetensors") for weight in load_file(file).values()]
     assert {weight.dtype for weight in weights} == {torch.float16}
     assert 8e6 <= sum(weight.numel() for weight in weights) <= 20e6
 
 
-def test_the_card_has_the_hashes_of_the_weights():
-    for file in FOLDER.rglob("*.safetensors"):
-        assert hashlib.sha256(file.read_bytes()).hexdigest() in CARD
+@both
+def test_a_card_has_the_hashes_of_the_weights(name):
+    card = (find_folder(name) / "README.md").read_text(encoding="utf-8")
+    files = list(find_folder(name).rglob("*.safetensors"))
+    assert files
+    assert all(hashlib.sha256(file.read_bytes()).hexdigest() in card for file in files)
 
 
-def test_the_docs_have_the_card():
-    assert (Path(__file__).parents[2] / "docs" / "mini.md").read_text(encoding="utf-8") == CARD
+@both
+def test_the_docs_have_the_card(name):
+    card = (find_folder(name) / "README.md").read_text(encoding="utf-8")
+    assert (REPOSITORY / "docs" / f"{name}.md").read_text(encoding="utf-8") == card
+
+
+def test_both_have_the_same_pieces():
+    files = [find_folder(name) / "tokenizer.json" for name in ("mini", "mini-synth")]
+    first, second = (json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"] for file in files)
+    assert first == second
+
+
+def test_mini_synth_tells_what_follows_from_what_does_not():
+    synthesizer = Synthesizer.load("mini-synth")
+    premises = ["A man is playing a guitar on the stage."] * 2
+    follows, contradicts = synthesizer.score(premises, ["A man is playing music.", "The man is asleep in his bed."])
+    assert follows > 0.9
+    assert contradicts < 0.1
+
+
+@needs_data
+def test_the_card_of_mini_synth_has_its_accuracy():
+    scores = runpy.run_path(str(REPOSITORY / "recipes" / "models" / "synth_scores.py"))
+    pairs = scores["snli_test"](Path(os.environ["TERCET_DATA"]) / "eval" / "snli")
+    judged = Synthesizer.load("mini-synth").score(
+        *([getattr(p, side) for p in pairs] for side in ("premise", "hypothesis"))
+    )
+    wanted = np.array([pair.label == "entailment" for pair in pairs])
+    card = (find_folder("mini-synth") / "README.md").read_text(encoding="utf-8")
+    stated = re.search(r"^\| premise and hypothesis \| ([\d.]+) \|", card, re.MULTILINE)
+    assert stated
+    assert 100 * np.mean((judged > 0.5) == wanted) == pytest.approx(float(stated[1]), abs=0.1)
 
 
 def test_mini_puts_what_is_meant_alike_together():
@@ -55,7 +94,7 @@ def test_mini_is_the_default_of_every_command_that_embeds(python, tmp_path, comm
     assert re.search(r"\[default:\s*mini\]", shown)
 
 
-@pytest.mark.skipif("TERCET_DATA" not in os.environ, reason="TERCET_DATA is not set: no real data")
+@needs_data
 def test_the_card_has_the_scores_on_similarity_tasks(tmp_path):
     tasks = ["STSB-dev", "STS12", "STS14", "STS15"]
     data = Path(os.environ["TERCET_DATA"]) / "eval"

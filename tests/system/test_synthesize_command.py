@@ -142,7 +142,6 @@ def unused(option, flag):
 
 RUN = "synthesize in.txt --model ./x --out out"
 ERRORS = {
-    "no model": ("synthesize in.txt --out out", r"SettingError: --model: is missing\. .+"),
     "no target": ("synthesize in.txt --model x", r"SettingError: --out: is missing\. .+"),
     "no such file": (RUN.replace("in.txt", "no.txt"), r"InputError: no\.txt: No such file.+"),
     "no such strategy": (f"{RUN} --strategy dino", r"SettingError: strategy 'dino': .+"),

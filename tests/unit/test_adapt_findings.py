@@ -95,6 +95,6 @@ def test_general_sentences_are_150_different_triplets():
 
 
 def test_the_example_has_300_different_sentences_of_6_to_25_words():
-    texts = (ROOT / "examples" / "kitchen.txt").read_text().splitlines()
+    texts = (ROOT / "examples" / "town.txt").read_text().splitlines()
     assert len(texts) == 300 == len({as_words(text) for text in texts})
     assert all(6 <= len(text.split()) <= 25 for text in texts)

@@ -23,7 +23,7 @@ from tercet.adapt.findings import (
 )
 from tercet.adapt.neighbours import compare
 from tercet.adapt.page import document_of
-from tercet.adapt.plan import MIN_TRIPLETS, MODEL, Plan, Request
+from tercet.adapt.plan import MIN_TRIPLETS, MODEL, SYNTHESIZER, Plan, Request
 from tercet.encoder import Encoder
 from tercet.errors import InputError, OutputError, SettingError
 from tercet.files import atomic_write, sha256_of_json, write_json
@@ -37,7 +37,7 @@ from tercet.runs import ENCODER, copy_folder, locked, read_record
 from tercet.synthesis.corpus import TRIPLETS, read_audit
 from tercet.synthesis.sentences import Sentences
 
-__all__ = ["MODEL", "Adapted", "adapt"]
+__all__ = ["MODEL", "SYNTHESIZER", "Adapted", "adapt"]
 
 RUN, RECORD, REPORTS = "run", "adapt.json", ("report.md", "report.html")
 
@@ -68,7 +68,7 @@ def adapt(
     sentences: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
-    synthesizer: str,
+    synthesizer: str = SYNTHESIZER,
     model: str = MODEL,
     evals: Sequence[str] = (),
     split: bool = False,
@@ -87,7 +87,7 @@ def adapt(
     Args:
         sentences: Files with a sentence a row, or datasets of the hub.
         out: The folder.
-        synthesizer: What writes and judges the triplets: a folder, or a hub id.
+        synthesizer: What writes and judges the triplets: an embedded name, a folder, or a hub id.
         model: The encoder to start from.
         evals: Files of one's own that both encoders are scored on, `KIND:FILE` or a file whose columns tell its kind.
             Where the adapted encoder is worse there, the start is kept.

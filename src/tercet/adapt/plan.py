@@ -17,7 +17,7 @@ from tercet.stages.stage import REFERENCE
 from tercet.stages.synthesize import SynthesizeStage
 from tercet.synthesis.settings import SentenceSettings
 
-MODEL = "mini"
+MODEL, SYNTHESIZER = "mini", "mini-synth"
 
 MIN_TRIPLETS = 20
 """With fewer accepted triplets there is nothing to learn from, and nothing to measure by."""
@@ -52,6 +52,12 @@ _CONTRAST: dict[str, Any] = {
     "checkpoint_every": 20,
 }
 
+_SMALL: dict[str, Any] = {"alpha": 0.6, "min_hypothesis_words": 4, "temperature": 0.7}
+"""How `mini-synth` writes, and what is accepted of it: by GenSE's rules, too little would be left."""
+
+_SMALL_RATE = 2.0e-5
+"""How fast the encoder learns from it: much of what so small a model writes is wrong, and faster does more harm."""
+
 _PLAIN_T5: dict[str, Any] = {"readout": "encdec-first", "prompt": "gense", "max_tokens": 64}
 """How a T5 that is no sentence encoder yet is read out: as in GenSE."""
 
@@ -63,7 +69,7 @@ class Request:
     """What was asked for."""
 
     sentences: tuple[str, ...]
-    synthesizer: str
+    synthesizer: str = SYNTHESIZER
     model: str = MODEL
     own: tuple[str, ...] = ()
     """Tasks of one's own, as `evaluate` names them: KIND:FILE."""
@@ -108,6 +114,8 @@ class Request:
         every = -(-((first and first.steps) or steps) // _NUM_SCORES)
         dev = {"rows": {"path": rows, "share": [border, 1.0]}, "every": every, "keep": "best"}
         contrast = {"rows": {"path": rows, "share": [0.0, border]}, "steps": steps, **_CONTRAST, "evaluate": dev}
+        if self.synthesizer == SYNTHESIZER:
+            contrast["learning_rate"] = _SMALL_RATE
         return {
             "seed": self.seed,
             "start": self.model,
@@ -130,6 +138,7 @@ class Request:
             "num_samples": min(wanted, _MAX_SAMPLES),
             "shard_sentences": _SHARD_SENTENCES,
             "leaks": [name.partition(":")[2] for name in self.own],
+            **(_SMALL if self.synthesizer == SYNTHESIZER else {}),
         }
 
 

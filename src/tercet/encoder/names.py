@@ -4,6 +4,7 @@ import difflib
 import importlib
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tercet.encoder.shapes import shape_names
@@ -22,11 +23,15 @@ def _minilm() -> Path:
     return Path(package.get_model_path())
 
 
-def _mini() -> Path:
-    return Path(__file__).parents[1] / "models" / "mini"
+def _own(name: str) -> Path:
+    return Path(__file__).parents[1] / "models" / name
 
 
-EMBEDDED: dict[str, Callable[[], Path]] = {"mini": _mini, "minilm": _minilm}
+EMBEDDED: dict[str, Callable[[], Path]] = {
+    "mini": partial(_own, "mini"),
+    "mini-synth": partial(_own, "mini-synth"),
+    "minilm": _minilm,
+}
 """Models that come with a Python package and need no network."""
 
 # What a model folder is made of; never code, never a pickle unless it is asked for.
