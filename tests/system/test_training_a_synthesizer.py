@@ -93,6 +93,9 @@ def test_a_synthesizer_may_learn_from_what_a_linear_judge_says(tercet, recipe, t
     both = {**settings, "rows": [*settings["rows"], "@judged", "texts.txt"], "encoder_layers": [0]}
     stages = [{"name": "judged", "judge": judge}, {"name": "both", "synthesizer": both}]
     (tmp_path / recipe).write_text(yaml.safe_dump({"stages": stages}))
+    refused = tercet("train", recipe, "--run", "run", "--set", "stages.judged.ranks=[1000]")
+    assert refused.returncode == 2
+    assert "texts have no neighbour of rank 1000. Give more texts" in refused.stderr
     done = tercet("train", recipe, "--run", "run")
     assert done.returncode == 0, done.stderr
     judged = [json.loads(line) for line in (tmp_path / "run/stages/01-judged/rows.jsonl").read_text().splitlines()]

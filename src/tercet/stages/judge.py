@@ -15,7 +15,7 @@ from tercet.files import atomic_write
 from tercet.objectives.generate import NliRow, pairs_of
 from tercet.rows.settings import RowSettings
 from tercet.rows.sources import open_rows
-from tercet.stages.mine import neighbours_of
+from tercet.stages.mine import Ranks, check_enough, neighbours_of
 from tercet.stages.model import ModelSettings
 from tercet.stages.remembered import RememberedVectors
 from tercet.stages.stage import Context, Kind, StageSettings
@@ -40,7 +40,7 @@ class JudgeStage(StageSettings):
     max_texts: int = Field(default=30_000, ge=1)
     """How many of them there are, drawn from all."""
 
-    ranks: list[int] = Field(default=[5, 15, 40, 100])
+    ranks: Ranks = Field(default=[5, 15, 40, 100])
     """A premise meets a hypothesis of one of the nearest 5 premises, of one of the next, up to rank 15, and so on."""
 
     certainty: float = Field(default=0.75, ge=0.5, lt=1)
@@ -114,6 +114,7 @@ class _Judge:
         if self._sample is not None:
             generator = random.Random(context.seed)  # noqa: S311  # for data, not for secrets
             pairs += [(text, part_of(text, generator)) for text in self._sample.draw(settings.max_texts)]
+        check_enough(len({premise for premise, _ in pairs}), settings.ranks, context)
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         cache = settings.cache or context.teachers
         store = RememberedVectors(cache, settings.model.load(context), precision=settings.precision)

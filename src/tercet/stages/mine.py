@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor
 
 from tercet.encoder.tower import unit_length
@@ -28,6 +28,16 @@ _GROUP = 64
 """Of how many texts only the nearest is looked at first: to rank all of them takes longer than to compare them."""
 
 
+def _rising(ranks: list[int]) -> list[int]:
+    if not ranks or any(low >= high for low, high in pairwise([0, *ranks])):
+        raise ValueError("ranks rise from 1 on, such as [3, 15, 100]")
+    return ranks
+
+
+Ranks = Annotated[list[int], AfterValidator(_rising)]
+"""Where each range of neighbours ends, from the nearest on."""
+
+
 class MineStage(StageSettings):
     """The settings of a stage that looks for neighbours."""
 
@@ -37,7 +47,7 @@ class MineStage(StageSettings):
     rows: RowSettings
     """Whose texts are neighbours; every kind of rows will do."""
 
-    ranks: list[int] = Field(default=[3, 15, 100])
+    ranks: Ranks = Field(default=[3, 15, 100])
     """The positive is one of the nearest 3 texts, the first negative one of the next, up to rank 15, and so on."""
 
     max_texts: int = Field(default=200_000, ge=2)
@@ -57,9 +67,7 @@ class MineStage(StageSettings):
         return [*self.model.names(), *(source.path for source in self.rows.sources)]
 
     @model_validator(mode="after")
-    def _rising(self) -> Self:
-        if not self.ranks or any(low >= high for low, high in pairwise([0, *self.ranks])):
-            raise ValueError("ranks rise from 1 on, such as [3, 15, 100]")
+    def _enough(self) -> Self:
         if self.max_texts <= self.ranks[-1]:
             raise ValueError(f"max_texts is larger than the last of ranks, {self.ranks[-1]}")
         return self
@@ -76,11 +84,7 @@ class _Mine:
         if not context.processes.is_main:
             return {}
         texts = self._sample.draw(settings.max_texts)
-        if len(texts) <= settings.ranks[-1]:
-            raise InputError(
-                f"stages.{context.name}.rows: {len(texts):,} texts have no neighbour of rank {settings.ranks[-1]}. "
-                "Give more texts, or lower ranks."
-            )
+        check_enough(len(texts), settings.ranks, context)
         cache = settings.cache or context.teachers
         store = RememberedVectors(cache, settings.model.load(context), precision=settings.precision)
         keys = store.add(lambda: texts, label="mining", progress=context.progress)
@@ -96,6 +100,15 @@ class _Mine:
                 stream.write(json.dumps(row, ensure_ascii=False) + "\n")
                 advance(1)
         return {"num_rows": len(chosen)}
+
+
+def check_enough(num: int, ranks: Ranks, context: Context) -> None:
+    """Raise InputError if so many texts have no neighbour of the last rank."""
+    if num <= ranks[-1]:
+        raise InputError(
+            f"stages.{context.name}.rows: {num:,} texts have no neighbour of rank {ranks[-1]}. "
+            "Give more texts, or lower ranks."
+        )
 
 
 def neighbours_of(vectors: Tensor, ranks: list[int], *, seed: int) -> Iterator[list[int]]:
