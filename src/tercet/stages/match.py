@@ -5,10 +5,9 @@ from typing import Self
 from pydantic import model_validator
 
 from tercet.objectives.generate import GenerateSettings, Match
-from tercet.rows.sources import open_rows
 from tercet.stages.generator import OUTPUT, GeneratorSettings, TrainedGenerator
 from tercet.stages.stage import Context, Kind
-from tercet.stages.texts import placed
+from tercet.stages.texts import open_texts
 
 
 class MatchStage(GeneratorSettings, GenerateSettings):
@@ -26,8 +25,7 @@ class _Match(TrainedGenerator[Match]):
     objective = Match
 
     def __init__(self, settings: MatchStage, context: Context) -> None:
-        rows = open_rows(placed(settings.rows, context), kind="triplets", rank=context.processes.rank)
-        super().__init__(settings, context, rows)
+        super().__init__(settings, context, open_texts(settings.rows, context))
 
 
 KIND = Kind(MatchStage, _Match, output=OUTPUT, rows="triplets")
