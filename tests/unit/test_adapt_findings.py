@@ -85,11 +85,11 @@ def test_few_texts_have_few_neighbours():
     assert all(len(example.after) == 2 and not example.num_new for example in examples)
 
 
-def test_general_sentences_are_150_different_triplets():
+def test_general_sentences_are_150_different_ones_and_their_paraphrases():
     with (ROOT / "src" / "tercet" / "general.tsv").open(newline="") as stream:
         rows = [*csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)]
-    assert rows[0] == ["anchor", "positive", "negative"]
-    assert len(rows) == 151 and {len(row) for row in rows} == {3}
+    assert rows[0] == ["text", "paraphrase"]
+    assert len(rows) == 151 and {len(row) for row in rows} == {2}
     texts = [as_words(text) for row in rows[1:] for text in row]
     assert len(set(texts)) == len(texts)
 

@@ -19,8 +19,9 @@ from tercet.rows.settings import RowSettings
 from tercet.rows.sources import open_rows
 from tercet.synthesis.candidates import read_candidates
 from tercet.tasks.data import DataFolder
-from tercet.tasks.own import SCORED_KINDS, kind_of, own_task
+from tercet.tasks.own import SCORED_KINDS, kind_of
 from tercet.tasks.task import Options, Result, Task
+from tercet.tasks.translation import retrieval_accuracy
 from tercet.tasks.triplets import score_triplets
 
 MAX_LOSS = 2.0
@@ -151,8 +152,7 @@ class Scorer:
         scored: list[tuple[Group, str, Result]] = [("own", task.name, self._run(task, embed)) for task in self._own]
         if self._has_stsb:
             return [*scored, ("general", "STS-B dev", self._run(choose_tasks(_STSB)[0], embed))]
-        with as_file(files("tercet") / "general.tsv") as path:
-            return [*scored, ("general", "general sentences", self._run(own_task("triplets", str(path)), embed))]
+        return [*scored, ("general", "general sentences", score_general(embed))]
 
     def _run(self, task: Task, embed: VectorStore) -> Result:
         try:
@@ -161,6 +161,19 @@ class Scorer:
             raise
         except InputError as error:
             raise InputError(f"{task.name}: {error}") from error
+
+
+def score_general(embed: VectorStore) -> Result:
+    """Score everyday sentences of the package: how often a sentence's nearest among all paraphrases is its own."""
+    with as_file(files("tercet") / "general.tsv") as path:
+        rows = [record for _, record in read_records(path)]
+    there, back = retrieval_accuracy(*(embed([row[side] for row in rows]) for side in ("text", "paraphrase")))
+    return {
+        "metric": "paraphrases found",
+        "score": 100 * (there + back) / 2,
+        "num": len(rows),
+        "protocol": "nearest neighbour by cosine among all of the other side, both ways",
+    }
 
 
 def measures_of(
