@@ -1,8 +1,10 @@
-"""A domain to adapt to: descriptions of Debian packages, which `mini` never saw.
+"""A domain to adapt to that `mini` never saw: the help of an office suite, or descriptions of Debian packages.
 
-    python recipes/mini/domain.py OUT
+    python recipes/mini/domain.py OUT --of help        # needs apt-get
+    python recipes/mini/domain.py OUT --of packages    # needs TERCET_DATA
 
-Reads `TERCET_DATA/train/debian_title_body.tsv` and writes to the folder OUT:
+Reads the headings in Debian's libreoffice-help-en-us and the paragraphs behind them, or the titles and descriptions in
+`TERCET_DATA/train/debian_title_body.tsv`, and writes to the folder OUT:
 
 - `rerank.tsv`: 1,000 titles, each with its own description (label 1) and 49 others of these 1,000 (label 0);
 - `sentences.txt`: 2,000 other descriptions of 8 to 30 words, to adapt to;
@@ -14,7 +16,12 @@ The parts are chosen by a hash of the description, and share none; titles in `re
 
 import argparse
 import hashlib
+import html
 import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -23,20 +30,38 @@ from tercet.rows.kinds import Triplet
 from tercet.rows.sources import open_rows
 from tercet.rows.words import as_words
 
+HELP = "libreoffice-help-en-us"
 NUM_QUERIES, NUM_CANDIDATES, NUM_SENTENCES = 1_000, 50, 2_000
 
 
-def read(path: Path) -> list[tuple[str, str]]:
-    """Return titles and descriptions in the order of a hash, each title and each description once, by its words."""
-    rows = [row for row in open_rows(path, kind="triplets") if isinstance(row, Triplet)]
-    rows.sort(key=lambda row: (hashlib.blake2b(row.positive.encode()).digest(), row.anchor))
+def packages() -> list[tuple[str, str]]:
+    """Return titles and descriptions of packages."""
+    path = Path(os.environ["TERCET_DATA"]) / "train" / "debian_title_body.tsv"
+    return [(row.anchor, row.positive) for row in open_rows(path, kind="triplets") if isinstance(row, Triplet)]
+
+
+def help_pages() -> list[tuple[str, str]]:
+    """Return headings of two words or more, and the paragraphs behind them."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        subprocess.run(["apt-get", "download", "-q", HELP], cwd=folder, check=True, capture_output=True)
+        (package,) = folder.glob("*.deb")
+        subprocess.run(["dpkg", "-x", package, folder / "files"], check=True)
+        pages = [path.read_text() for path in sorted((folder / "files").rglob("*.html"))]
+    behind = re.compile(r"<h[1-6][^>]*>((?:(?!</h).)*)</h[1-6]>\s*<p[^>]*>(.*?)</p>", re.S)
+    found = [pair for page in pages for pair in behind.findall(page)]
+    pairs = [tuple(" ".join(html.unescape(re.sub("<[^>]*>", "", part)).split()) for part in pair) for pair in found]
+    return [(title, body) for title, body in pairs if len(title.split()) >= 2]
+
+
+def in_order(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return titles and texts in the order of a hash, each title and each text once, by its words."""
     titles, bodies, found = set[str](), set[str](), []
-    for row in rows:
-        title, body = as_words(row.anchor), as_words(row.positive)
-        if title not in titles and body not in bodies:
-            titles.add(title)
-            bodies.add(body)
-            found.append((row.anchor, row.positive))
+    for title, body in sorted(pairs, key=lambda pair: (hashlib.blake2b(pair[1].encode()).digest(), pair[0])):
+        if as_words(title) not in titles and as_words(body) not in bodies and min(len(title), len(body)) > 0:
+            titles.add(as_words(title))
+            bodies.add(as_words(body))
+            found.append((title, body))
     return found
 
 
@@ -49,10 +74,12 @@ def main() -> None:
     """Write the four files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="OUT", help="where the files are written")
-    out: Path = parser.parse_args().out
-    if "TERCET_DATA" not in os.environ:
+    parser.add_argument("--of", choices=["help", "packages"], required=True, help="what the texts are about")
+    options = parser.parse_args()
+    out: Path = options.out
+    if options.of == "packages" and "TERCET_DATA" not in os.environ:
         parser.error("TERCET_DATA: is not set. Name the folder with the data.")
-    pairs = read(Path(os.environ["TERCET_DATA"]) / "train" / "debian_title_body.tsv")
+    pairs = in_order(help_pages() if options.of == "help" else packages())
     held_out, others = pairs[:NUM_QUERIES], pairs[NUM_QUERIES:]
     chosen = [(title, body) for title, body in others if 8 <= len(body.split()) <= 30][:NUM_SENTENCES]
     draw = np.random.default_rng(0)

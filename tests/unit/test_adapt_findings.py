@@ -1,12 +1,13 @@
 """The findings of `adapt`: the verdict, the warnings, the neighbours, and the texts that come with it."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tercet.adapt.findings import Findings, Measure
+from tercet.adapt.findings import Findings, Measure, recognised
 from tercet.adapt.neighbours import compare, spread
 from tercet.adapt.page import document_of, verdict
 from tercet.recipe import read_recipe
@@ -30,10 +31,11 @@ def findings_with(*measures, **more):
         "num_steps": 40,
         "best_step": 8,
         "num_learned": 20,
+        "recognised": (70, 200),
         "samples": [],
         "examples": [],
     }
-    return Findings(audit=audit, measures=[*measures], num_pool=0, **given, **more)
+    return Findings(audit=audit, measures=[*measures], num_pool=0, **{**given, **more})
 
 
 def measure(group, before, after, **more):
@@ -57,6 +59,22 @@ def test_what_was_forgotten_and_what_is_not_real_is_said():
     assert "3.0 points less on general" in text
     assert "Nothing was gained" in text
     assert "synthetic" in bad.warnings[-1] and "--eval" in bad.warnings[-1]
+
+
+def test_a_sentence_is_recognised_where_it_is_the_nearest_to_what_follows_from_it(tmp_path):
+    spots = {"north": [0, 1], "east": [1, 0], "south": [0, -1], "up": [1, 9], "right": [9, 1], "left": [-9, -1]}
+    rows = [("north", "right"), ("north", "up"), ("east", "right"), ("south", "left")]  # the last of a sentence counts
+    rows = [json.dumps({"anchor": anchor, "positive": positive}) for anchor, positive in [*rows, ("south", "right")]]
+    (tmp_path / "triplets.jsonl").write_text("\n".join(rows))
+    found = recognised(tmp_path / "triplets.jsonl", lambda texts: np.array([spots[text] for text in texts], float))
+    assert found == (2, 3)
+
+
+def test_a_synthesizer_that_does_not_know_the_text_is_told_of():
+    measures = measure("own", 1, 2), measure("synthetic", 1, 2)
+    assert findings_with(*measures, recognised=(70, 200)).warnings == []
+    (warning,) = findings_with(*measures, recognised=(69, 200)).warnings
+    assert "of 200 sentences, 69 are found" in warning and "--synthesizer" in warning
 
 
 def test_the_report_escapes_what_users_write():

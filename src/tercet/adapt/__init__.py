@@ -17,6 +17,7 @@ from tercet.adapt.findings import (
     measures_of,
     own_tasks,
     pool_of,
+    recognised,
     samples_of,
     score_held_out,
     store_of,
@@ -179,6 +180,7 @@ class _Adaptation:
             num_steps=trained.notes["num_steps"],
             best_step=(trained.notes["best"] or {}).get("step"),
             num_learned=read_record(trained.folder / "stage.json")["inputs"]["rows"]["num_rows"],
+            recognised=recognised(triplets, before),
             samples=samples_of(triplets),
             measures=measures_of(
                 scores_before, scorer(after), (score_held_out(held_out, before), score_held_out(held_out, after))

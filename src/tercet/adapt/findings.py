@@ -30,6 +30,10 @@ MAX_LOSS = 2.0
 _MAX_POOL = 2_000
 """Neighbours are looked for among so many sentences at most."""
 
+_NUM_RECOGNISED, LEAST_RECOGNISED = 200, 0.35
+"""Of so many sentences, so large a share should be the nearest to what was written of them; with `mini-synth` about a
+half is of everyday sentences, and a fifth of technical ones."""
+
 _NUM_SAMPLES = 10
 _STSB = "STSB-dev"
 
@@ -67,6 +71,8 @@ class Findings:
     """The one that was kept for its score; None for the last."""
     num_learned: int
     """How many triplets were learned from."""
+    recognised: tuple[int, int]
+    """How many sentences are, to the start, the nearest to what follows from them; and how many were asked for."""
     samples: list[dict[str, Any]]
     """Some accepted triplets, with their probabilities."""
     measures: list[Measure]
@@ -93,6 +99,12 @@ class Findings:
     def warnings(self) -> list[str]:
         """What a user should know before using the adapted encoder."""
         found = []
+        num, total = self.recognised
+        if num < LEAST_RECOGNISED * total:
+            found.append(
+                f"What was written of a sentence seldom tells which one it was: of {total:,} sentences, {num:,} are "
+                "found by it. The synthesizer hardly knows such text. Take a larger one (--synthesizer)."
+            )
         for measure in self.of("general"):
             if measure.gain < -MAX_LOSS:
                 found.append(
@@ -213,6 +225,14 @@ def _anchors(candidates: Path) -> Iterator[str]:
 def samples_of(triplets: Path) -> list[dict[str, Any]]:
     """Return some of the accepted triplets, evenly from all of them."""
     return _evenly([record for _, record in read_records(triplets)], _NUM_SAMPLES)
+
+
+def recognised(triplets: Path, embed: VectorStore) -> tuple[int, int]:
+    """Return how many sentences are the nearest to what follows from them, of how many that are compared."""
+    follows = {record["anchor"]: record["positive"] for _, record in read_records(triplets)}
+    pairs = _evenly([*follows.items()], _NUM_RECOGNISED)
+    _, found = retrieval_accuracy(*(embed([*side]) for side in zip(*pairs, strict=True)))
+    return round(found * len(pairs)), len(pairs)
 
 
 def _evenly(items: list[Any], num: int) -> list[Any]:
