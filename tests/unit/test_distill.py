@@ -2,6 +2,7 @@
 
 import logging
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -229,6 +230,16 @@ class TestRememberedVectors:
         store.add(lambda: TEXTS[:12], label="")
         texts = TEXTS[:16]
         np.testing.assert_allclose(store(keys_of(texts).numpy()), other.embed(texts), atol=1e-3)
+
+    def test_few_files_are_open_however_many_shards_there_are(self, tiny, tmp_path, monkeypatch):
+        monkeypatch.setattr(remembered, "_SHARD_TEXTS", 1)
+        monkeypatch.setattr(remembered, "_MAX_OPEN", 2)
+        store = RememberedVectors(tmp_path, tiny("t5"), precision="exact")
+        keys = store.add(lambda: TEXTS, label="")
+        vectors = store(keys)
+        np.testing.assert_allclose(vectors, tiny("t5").embed(TEXTS), atol=1e-3)
+        open_files = [file.resolve() for file in Path("/proc/self/fd").iterdir() if file.exists()]
+        assert len([file for file in open_files if tmp_path in file.parents]) == 2 < len(TEXTS)
 
     def test_a_text_without_a_vector_does_not_get_that_of_another(self, tiny, tmp_path):
         store = RememberedVectors(tmp_path, tiny("t5"), precision="exact")

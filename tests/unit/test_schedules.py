@@ -8,6 +8,7 @@ import torch
 import transformers
 from torch import nn
 
+from tercet.errors import SettingError
 from tercet.training.optimizers import make_optimizer
 from tercet.training.schedules import rate_at
 from tercet.training.settings import LoopSettings
@@ -162,6 +163,20 @@ def test_every_parameter_has_the_rate_of_the_first_name_that_fits():
     wanted = {"matrix.bias": 0.5, "matrix.weight": 0.1}
     assert wanted.items() <= factors.items()
     assert {factor for name, factor in factors.items() if name not in wanted} == {1.0}
+
+
+@pytest.mark.parametrize("part", ["backbone", "tower"])
+def test_names_in_rates_are_those_of_the_model_whatever_it_is_a_part_of(part):
+    settings = loop_settings(learning_rate=1e-3, rates={"matrix": 0.1})
+    module = torch.nn.ModuleDict({part: torch.nn.ModuleDict({"backbone": Parts()}) if part == "tower" else Parts()})
+    factors = [group["factor"] for group in make_optimizer(module, settings).param_groups]
+    assert {0.1, 1.0} == set(factors)
+
+
+def test_a_rate_of_no_parameter_is_refused():
+    settings = loop_settings(learning_rate=1e-3, rates={"matrix": 0.1, "encodr": 0.1})
+    with pytest.raises(SettingError, match=r"'encodr': no parameter's name begins so\. They begin with: .*matrix"):
+        make_optimizer(Parts(), settings)
 
 
 @pytest.mark.parametrize("optimizer", ["adafactor", "adamw"])

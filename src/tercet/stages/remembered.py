@@ -3,6 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,9 @@ Keys = NDArray[np.int64]
 
 _SHARD_TEXTS = 8192
 
+_MAX_OPEN = 128
+"""How many shards are open at a time: a process may have few files open."""
+
 
 class RememberedVectors:
     """The vectors of one encoder, in 16 bits, by the keys of their texts. A shard is a file that is never changed.
@@ -38,6 +42,7 @@ class RememberedVectors:
         self._precision = encoder.resolve_precision(precision)
         self._folder = folder / f"{encoder.fingerprint()[:16]}-{self._precision}"
         self._dtype = np.dtype([("key", np.int64), ("vector", np.float16, (encoder.dim,))])
+        self._mapped = lru_cache(_MAX_OPEN)(_map)
 
     @property
     def dim(self) -> int:
@@ -88,10 +93,10 @@ class RememberedVectors:
         places = self._order[first]
         numbers = np.searchsorted(self._ends, places, side="right")
         vectors = np.empty((len(keys), self.dim), np.float32)
+        starts = np.concatenate([[0], self._ends])
         for number in np.unique(numbers):
             here = numbers == number
-            shard = self._shards[number]
-            vectors[here] = shard["vector"][places[here] - (self._ends[number] - len(shard))]
+            vectors[here] = self._mapped(self._files[number])["vector"][places[here] - starts[number]]
         return vectors
 
     def _write(self, texts: Sequence[str], vectors: Vectors) -> None:
@@ -105,17 +110,20 @@ class RememberedVectors:
             np.save(stream, shard)
 
     def _open(self) -> None:
-        self._shards = [shard for file in sorted(self._folder.glob("*.npy")) if (shard := self._read(file)) is not None]
-        keys = np.concatenate([np.empty(0, np.int64), *(shard["key"] for shard in self._shards)])
+        self._mapped.cache_clear()
+        found = {file: keys for file in sorted(self._folder.glob("*.npy")) if (keys := self._read(file)) is not None}
+        self._files = [*found]
+        keys = np.concatenate([np.empty(0, np.int64), *found.values()])
         self._order = np.argsort(keys, kind="stable")
         self._keys = keys[self._order]
-        self._ends = np.cumsum([len(shard) for shard in self._shards], dtype=np.int64)
+        self._ends = np.cumsum([len(part) for part in found.values()], dtype=np.int64)
 
-    def _read(self, file: Path) -> "np.ndarray[tuple[int], np.dtype[np.void]] | None":
+    def _read(self, file: Path) -> Keys | None:
+        """Return the keys of a shard; None where it cannot be used."""
         try:
-            shard = np.load(file, mmap_mode="r")
+            shard = _map(file)
             if shard.dtype == self._dtype:
-                return np.asarray(shard)
+                return shard["key"].copy()
             reason = f"it holds {shard.dtype}"
         except OSError as error:  # the shard itself may be good
             raise unreadable(file, error) from error
@@ -135,6 +143,10 @@ def remember(store: RememberedVectors, texts: Callable[[], Iterable[str]], *, la
     if processes.is_main:
         processes.wait()
     return keys
+
+
+def _map(file: Path) -> "np.ndarray[tuple[int], np.dtype[np.void]]":
+    return np.asarray(np.load(file, mmap_mode="r"))
 
 
 def _taken(texts: Iterable[str], wanted: set[int]) -> Iterator[str]:

@@ -62,8 +62,8 @@ class LoopSettings(BaseModel):
     """The highest rate."""
 
     rates: dict[str, PositiveFloat] = Field(default={}, exclude_if=lambda rates: not rates)
-    """What the rate is multiplied with, by how the names of parameters begin: `{encoder: 0.1, shared: 0.1}`; the first
-    that fits counts."""
+    """What the rate is multiplied with, by how the names of parameters begin in their model; the first that fits
+    counts: `{encoder: 0.1, shared: 0.1}`."""
 
     optimizer: Literal["adafactor", "adamw"] = "adafactor"
     """`adafactor` as the Sentence-T5 and GenSE papers use it (a given rate, no scaling by parameters), or `adamw`."""
