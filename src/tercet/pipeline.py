@@ -145,6 +145,7 @@ class _Run:
 
     def _run_stage(self, stage: Stage) -> StageResult:
         folder = self.folder / "stages" / f"{len(self.done) + 1:02d}-{stage.name}"
+        folders = [*(result.folder for result in self.done), folder]
         kind = KINDS[stage.kind]
         context = Context(
             name=stage.name,
@@ -154,7 +155,9 @@ class _Run:
             processes=self.processes,
             score=self._score,
             measure=self._measure,
-            on_log=log_to(self.folder, stage.name, tensorboard=self.tensorboard) if self.processes.is_main else None,
+            on_log=log_to(self.folder, stage.name, folders, tensorboard=self.tensorboard)
+            if self.processes.is_main
+            else None,
             progress=self.progress,
         )
         work = kind.work(stage.settings, context)
@@ -166,7 +169,7 @@ class _Run:
             return StageResult(stage.name, folder, output, True, (record or {}).get("notes", {}))
         notes = work.run()
         if self.processes.is_main:
-            join_logs(self.folder, [*(result.folder for result in self.done), folder])
+            join_logs(self.folder, folders)
             record = {"key": key, "kind": stage.kind, "inputs": work.inputs, "notes": notes}
             write_json(folder / "stage.json", {**record, "output": hash_of(output.path)})
             shutil.rmtree(folder / "checkpoints", ignore_errors=True)
@@ -187,7 +190,6 @@ class _Run:
             folder.mkdir(parents=True, exist_ok=True)
         with atomic_write(started, "w") as stream:
             stream.write(output.key)
-        join_logs(self.folder, [*(result.folder for result in self.done), folder])
         return None
 
     def _describe(self) -> None:

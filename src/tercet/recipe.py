@@ -15,7 +15,7 @@ from tercet.checked import checked
 from tercet.errors import InputError, SettingError
 from tercet.stages.kinds import KINDS
 from tercet.stages.stage import REFERENCE, StageSettings
-from tercet.stages.trained import StartSettings
+from tercet.stages.trained import EncoderStartSettings, StartSettings
 
 _START = {"start", "tokenizer", "revision", "convert_pickle"}
 """What a stage takes from the top of the recipe where it does not name a start of its own."""
@@ -171,10 +171,11 @@ def _check_stage(given: dict[str, Any], number: int, top: RecipeFile) -> Stage:
     values = given[kind]
     settings_class = KINDS[kind].settings
     if isinstance(values, dict) and issubclass(settings_class, StartSettings):
-        own = values.get("encoder") or {}
         start = {} if values.get("start") else top.model_dump(include=_START)
-        given_values = {key: value for key, value in values.items() if key not in _START or value is not None}
-        values = {**start, **given_values, "encoder": {**top.encoder, **own} if isinstance(own, dict) else own}
+        values = {**start, **{key: value for key, value in values.items() if key not in _START or value is not None}}
+        if issubclass(settings_class, EncoderStartSettings):
+            own = values.get("encoder") or {}
+            values["encoder"] = {**top.encoder, **own} if isinstance(own, dict) else own
     return Stage(name, kind, checked(settings_class, values, ["stages", name, kind]))
 
 

@@ -76,17 +76,31 @@ def join_logs(folder: Path, stages: Sequence[Path]) -> None:
                 target.write((stage / METRICS).read_bytes())
 
 
-def log_to(folder: Path, stage: str, *, tensorboard: bool) -> OnLog:
-    """Return the function that adds a line to a run's log, and to TensorBoard's where it is wanted.
+def log_to(folder: Path, name: str, stages: Sequence[Path], *, tensorboard: bool) -> OnLog:
+    """Return the function that gets the lines of a stage's log for the run's, and for TensorBoard's where it is wanted.
+
+    With the first line the run's log is written anew, because a stage that goes on forgets lines behind its checkpoint.
+
+    Args:
+        folder: The run.
+        name: The stage's name.
+        stages: The folders of the stages so far, this one last.
+        tensorboard: Whether it is wanted.
 
     Raises:
         SettingError: TensorBoard is wanted and not installed.
     """
-    write = _tensorboard(folder / "tensorboard" / stage) if tensorboard else None
+    write = _tensorboard(folder / "tensorboard" / name) if tensorboard else None
+    is_first = True
 
     def add(line: dict[str, Any]) -> None:
-        with target_errors(folder / METRICS), (folder / METRICS).open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+        nonlocal is_first
+        if is_first:
+            join_logs(folder, stages)  # the line is in the stage's log already
+        else:
+            with target_errors(folder / METRICS), (folder / METRICS).open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+        is_first = False
         if write is not None:
             write(line)
 
@@ -98,9 +112,11 @@ def _tensorboard(folder: Path) -> OnLog:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise SettingError("tensorboard: is not installed. Run: pip install 'tercet[tensorboard]'") from error
-    writer = SummaryWriter(str(folder))
+    writer: SummaryWriter | None = None
 
     def add(line: dict[str, Any]) -> None:
+        nonlocal writer
+        writer = writer or SummaryWriter(str(folder), purge_step=line["step"])  # what was there from this step on goes
         prefix = f"{line['set']}/" if "set" in line else ""
         for name, value in line.items():
             if isinstance(value, float):

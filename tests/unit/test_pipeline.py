@@ -1,5 +1,6 @@
 """Runs of recipes in their folders: what is done again, and what is not."""
 
+import json
 import shutil
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from tercet.objectives.contrast import Contrast
 from tercet.pipeline import run_recipe
 from tercet.recipe import read_recipe
 from tercet.rows import sources
@@ -62,6 +64,17 @@ def test_a_tokenizer_is_the_same_with_weights_beside_it(run, tmp_path):
     assert is_skipped(run(*changes))
 
 
+def test_another_file_to_select_by_is_another_input(run, tmp_path):
+    file = tmp_path / "dev.tsv"
+    rows = [f"A man {i}\tDogs {i}\t{i % 3}\n" for i in range(6)]
+    file.write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
+    changes = ["stages.a.evaluate.task=scored:" + str(file), "stages.a.evaluate.every=1"]
+    assert not is_skipped(run(*changes))
+    assert is_skipped(run(*changes))
+    file.write_text("sentence1\tsentence2\tscore\n" + "".join(rows[1:]))
+    assert not is_skipped(run(*changes))
+
+
 def test_a_task_whose_data_was_missing_is_scored_when_it_has_come(run, tmp_path):
     def go():
         return run('evaluate=["STSB"]', data=tmp_path / "eval").results
@@ -103,3 +116,25 @@ def test_another_commit_of_a_dataset_with_the_same_rows_is_the_same_input(run, m
     assert is_skipped(run("stages.a.rows=hub:some/rows"))
     Dataset.texts = "abcdefgi"
     assert not is_skipped(run("stages.a.rows=hub:some/rows"))
+
+
+def test_the_log_of_a_run_that_goes_on_has_every_step_once_while_it_does(run, tmp_path, monkeypatch):
+    changes = ["stages.a.steps=6", "stages.a.checkpoint_every=2", "stages.a.log_every=1"]
+    step = Contrast.step
+
+    def broken(num_good):
+        left = iter(range(num_good))
+
+        def until(self, batch):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return step(self, batch)
+
+        return until
+
+    for num_good in (3, 3):  # three steps, then from the second on again
+        monkeypatch.setattr(Contrast, "step", broken(num_good))
+        with pytest.raises(KeyboardInterrupt):
+            run(*changes)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5]

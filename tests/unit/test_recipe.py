@@ -10,10 +10,10 @@ import yaml
 
 from tercet import InputError, SettingError
 from tercet.pipeline import check_tasks
-from tercet.recipe import RecipeFile, read_recipe
+from tercet.recipe import RecipeFile, make_recipe, read_recipe
 from tercet.stages.adapters import LoraSettings
 from tercet.stages.kinds import KINDS
-from tercet.stages.trained import StartSettings
+from tercet.stages.trained import EncoderStartSettings, StartSettings
 from tercet.training.settings import DevSettings
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -199,12 +199,23 @@ def test_every_recipe_has_a_mini_version_and_sizes_are_set_by_start(monkeypatch)
         stages = [stage for stage in mini.stages if stage.kind != "tokenizer"]  # which a fresh model may need
         assert [(s.name, s.kind) for s in whole.stages] == [(s.name, s.kind) for s in stages]
         for ours, theirs in zip(stages, whole.stages, strict=True):
-            if isinstance(theirs.settings, StartSettings):
+            if isinstance(theirs.settings, EncoderStartSettings):
                 for key in ("prompt",) if name == "parallel-designs.yaml" else ("readout", "prompt"):
                     assert ours.settings.encoder.get(key) == theirs.settings.encoder.get(key)
         changed = read_recipe(RECIPES / name, changes=["start=some-large"])
         starts = [stage.settings.start for stage in changed.stages if isinstance(stage.settings, StartSettings)]
         assert starts[0] == "some-large"
+
+
+def test_a_stage_that_trains_a_t5_to_write_has_no_readout():
+    loop = {"rows": ["a.txt"], "batch": 8, "steps": 1, "learning_rate": 1e-3}
+    content = {"start": "x", "encoder": {"readout": "enc-mean"}, "stages": [{"denoise": loop}, {"contrast": loop}]}
+    first, second = make_recipe(content, default_name="x").stages
+    assert "encoder" not in first.dump()
+    assert second.dump()["encoder"] == {"readout": "enc-mean"}
+    content["stages"][0] = {"denoise": {**loop, "encoder": {"readout": "enc-mean"}}}
+    with pytest.raises(SettingError, match=r"stages\.denoise\.denoise\.encoder"):
+        make_recipe(content, default_name="x")
 
 
 def test_every_setting_is_in_the_documentation():

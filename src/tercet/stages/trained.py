@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import torch
@@ -13,6 +14,7 @@ from tercet.encoder import Encoder
 from tercet.encoder.settings import check_settings
 from tercet.encoder.tower import Tower
 from tercet.errors import SettingError
+from tercet.files import sha256_of_file
 from tercet.objectives.compute import ComputeSettings
 from tercet.objectives.gather import Gather
 from tercet.rows.batches import Batches
@@ -51,9 +53,6 @@ class StartSettings(StageSettings):
     convert_pickle: bool = False
     """Whether a start that has only pickled weights may be converted, weights only."""
 
-    encoder: dict[str, Any] = Field(default={})
-    """Readout, projection, prompt, max_tokens and so on; the recipe's `encoder` where a setting is not given."""
-
     def names(self) -> list[str]:
         """Return the models that the stage uses."""
         return [name for name in (self.start, self.tokenizer) if name is not None]
@@ -80,6 +79,13 @@ class StartSettings(StageSettings):
             "convert_pickle": self.convert_pickle,
             "seed": context.seed,
         }
+
+
+class EncoderStartSettings(StartSettings):
+    """Which model a stage starts from, and how it is read out."""
+
+    encoder: dict[str, Any] = Field(default={})
+    """Readout, projection, prompt, max_tokens and so on; the recipe's `encoder` where a setting is not given."""
 
     @field_validator("encoder")
     @classmethod
@@ -114,7 +120,7 @@ class LearningSettings(StartSettings, LoopSettings):
         return [*super().names(), *(source.path for source in self.rows.sources)]
 
 
-class TrainedSettings(LearningSettings, ComputeSettings):
+class TrainedSettings(LearningSettings, EncoderStartSettings, ComputeSettings):
     """The settings of every stage that trains an encoder."""
 
     evaluate: DevSettings | None = None
@@ -156,6 +162,9 @@ class TrainedEncoder(ABC):
         self.inputs["rows"] = self.rows.describe()
         dev = settings.evaluate
         self._dev: Task | str | None = dev.task if dev is not None else None
+        file = Path((self._dev or "").partition(":")[2])
+        if file.is_file():  # `scored:FILE` and the like: it selects the weights
+            self.inputs["dev"] = {"sha256": sha256_of_file(file)}
         if dev is not None and dev.rows is not None:
             rows = open_dev_rows(dev.rows, "triplets", context)
             self.inputs["dev"] = rows.describe()

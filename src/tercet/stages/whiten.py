@@ -10,11 +10,11 @@ from tercet.errors import SettingError
 from tercet.rows.settings import RowSettings
 from tercet.stages.stage import Context, Kind
 from tercet.stages.texts import TextSample
-from tercet.stages.trained import NumberFormat, StartSettings
+from tercet.stages.trained import EncoderStartSettings, NumberFormat
 from tercet.stages.whitening import whitening
 
 
-class WhitenStage(StartSettings):
+class WhitenStage(EncoderStartSettings):
     """The settings of a stage that whitens an encoder's vectors, or a part of the way."""
 
     rows: RowSettings
