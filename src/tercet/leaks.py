@@ -92,11 +92,16 @@ def _sources(recipe: Recipe) -> dict[str, list[_Reading]]:
 
 def _readings(stage: Stage) -> Iterator[tuple[str, _Reading]]:
     """Yield the paths of a stage's sources, and how it reads each of them; of a share the whole."""
-    settings, kind, whole = stage.settings, KINDS[stage.kind].rows, {"weight": None, "share": 1.0}
+    settings, whole = stage.settings, {"weight": None, "share": 1.0}
+    kind: RowKind = KINDS[stage.kind].rows
     if isinstance(settings, SynthesisSettings):
         for source in settings.sentences:
             yield source.path, (settings.model_copy(update={"sentences": [source.model_copy(update=whole)]}), kind)
-    elif isinstance(rows := getattr(settings, "rows", None), RowSettings):
+        return
+    for name, read_as in (("rows", kind), ("texts", "triplets")):
+        rows = getattr(settings, name, None)
+        if not isinstance(rows, RowSettings):
+            continue
         for source in rows.sources:
             alone = RowSettings(
                 sources=[source.model_copy(update=whole)],
@@ -105,7 +110,7 @@ def _readings(stage: Stage) -> Iterator[tuple[str, _Reading]]:
                 on_error=rows.on_error,
                 max_bad_fraction=rows.max_bad_fraction,
             )
-            yield source.path, (alone, kind)
+            yield source.path, (alone, read_as)
 
 
 def _texts(settings: RowSettings | SynthesisSettings, kind: RowKind) -> Iterator[str]:
@@ -114,7 +119,7 @@ def _texts(settings: RowSettings | SynthesisSettings, kind: RowKind) -> Iterator
         for row in open_rows(settings, kind=kind):
             yield from texts_of(row)
         return
-    known = {text for path in settings.leaks for text in texts_below(path)}
+    known = texts_below(*settings.leaks)
     for sentence in Sentences(SentenceSettings(**settings.part(SentenceSettings))):
         if not is_any_known([sentence], known):
             yield sentence

@@ -63,11 +63,17 @@ def test_what_was_forgotten_and_what_is_not_real_is_said():
 
 def test_a_sentence_is_recognised_where_it_is_the_nearest_to_what_follows_from_it(tmp_path):
     spots = {"north": [0, 1], "east": [1, 0], "south": [0, -1], "up": [1, 9], "right": [9, 1], "left": [-9, -1]}
+    spots["nearer"] = [1, 7]
     rows = [("north", "right"), ("north", "up"), ("east", "right"), ("south", "left")]  # the last of a sentence counts
     rows = [json.dumps({"anchor": anchor, "positive": positive}) for anchor, positive in [*rows, ("south", "right")]]
     (tmp_path / "triplets.jsonl").write_text("\n".join(rows))
-    found = recognised(tmp_path / "triplets.jsonl", lambda texts: np.array([spots[text] for text in texts], float))
-    assert found == (2, 3)
+
+    def found(*others):
+        pool = ["north", *others]
+        return recognised(tmp_path / "triplets.jsonl", pool, lambda texts: np.array([spots[t] for t in texts], float))
+
+    assert found() == (2, 3)
+    assert found("nearer") == (1, 3)
 
 
 def test_a_synthesizer_that_does_not_know_the_text_is_told_of():

@@ -276,6 +276,16 @@ def test_a_sentence_is_used_once_over_all_sources(tmp_path):
     assert len(kept(paths, deduplicate=False)[0]) == 5
 
 
+def test_two_columns_of_one_file_are_counted_together(tmp_path):
+    path = tmp_path / "in.tsv"
+    path.write_text(
+        "title\tbody\n" + "".join(f"{sentence(i)}\t{sentence(i + 9)}\n" for i in range(3)) + f"{sentence(3)}\t\n"
+    )
+    used, audit = kept([{"path": str(path), "columns": {"text": name}} for name in ("title", "body")])
+    assert used == [sentence(i) for i in (0, 1, 2, 3, 9, 10, 11)]
+    assert audit["sources"] == {str(path): {"num_read": 8, "num_bad": 1}}
+
+
 def test_each_source_gives_at_most_so_many_sentences(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.txt").write_text("".join(f"{name} {sentence(i // 2)}\n" for i in range(3000)))

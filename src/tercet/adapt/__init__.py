@@ -43,9 +43,9 @@ __all__ = ["MODEL", "SYNTHESIZER", "Adapted", "adapt"]
 RUN, RECORD, REPORTS = "run", "adapt.json", ("report.md", "report.html")
 
 _REMEDIES = {
-    "alpha": ", or accept less certain ones: --set stages.synthesize.alpha=0.7",
+    "alpha": ", or accept less certain ones: --set stages.synthesize.alpha=0.5",
     "label": ", or try another synthesizer: this one may not know such sentences",
-    "short": ", or accept shorter ones: --set stages.synthesize.min_hypothesis_words=3",
+    "short": ", or accept shorter ones: --set stages.synthesize.min_hypothesis_words=2",
     "contained": ", or accept parts of sentences: --set stages.synthesize.containment=false",
     "leak": " that are not in the files of --eval",
 }
@@ -180,7 +180,7 @@ class _Adaptation:
             num_steps=trained.notes["num_steps"],
             best_step=(trained.notes["best"] or {}).get("step"),
             num_learned=read_record(trained.folder / "stage.json")["inputs"]["rows"]["num_rows"],
-            recognised=recognised(triplets, before),
+            recognised=recognised(triplets, pool, before),
             samples=samples_of(triplets),
             measures=measures_of(
                 scores_before, scorer(after), (score_held_out(held_out, before), score_held_out(held_out, after))

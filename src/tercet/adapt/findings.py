@@ -19,6 +19,7 @@ from tercet.rows.settings import RowSettings
 from tercet.rows.sources import open_rows
 from tercet.synthesis.candidates import read_candidates
 from tercet.tasks.data import DataFolder
+from tercet.tasks.metrics import unit
 from tercet.tasks.own import SCORED_KINDS, kind_of
 from tercet.tasks.task import Options, Result, Task
 from tercet.tasks.translation import retrieval_accuracy
@@ -31,8 +32,8 @@ _MAX_POOL = 2_000
 """Neighbours are looked for among so many sentences at most."""
 
 _NUM_RECOGNISED, LEAST_RECOGNISED = 200, 0.35
-"""Of so many sentences, so large a share should be the nearest to what was written of them; with `mini-synth` about a
-half is of everyday sentences, and a fifth of technical ones."""
+"""Among so many sentences, so large a share should be the nearest to what was written of them; with `mini-synth` about
+a half is of everyday sentences, and a fifth of technical ones."""
 
 _NUM_SAMPLES = 10
 _STSB = "STSB-dev"
@@ -227,12 +228,19 @@ def samples_of(triplets: Path) -> list[dict[str, Any]]:
     return _evenly([record for _, record in read_records(triplets)], _NUM_SAMPLES)
 
 
-def recognised(triplets: Path, embed: VectorStore) -> tuple[int, int]:
-    """Return how many sentences are the nearest to what follows from them, of how many that are compared."""
+def recognised(triplets: Path, pool: Sequence[str], embed: VectorStore) -> tuple[int, int]:
+    """Return how many sentences are the nearest to what follows from them, and of how many that was asked.
+
+    Args:
+        triplets: The accepted triplets.
+        pool: Sentences to choose from besides theirs: the fewer there are, the easier it is.
+        embed: What says how near texts are.
+    """
     follows = {record["anchor"]: record["positive"] for _, record in read_records(triplets)}
-    pairs = _evenly([*follows.items()], _NUM_RECOGNISED)
-    _, found = retrieval_accuracy(*(embed([*side]) for side in zip(*pairs, strict=True)))
-    return round(found * len(pairs)), len(pairs)
+    asked = _evenly([*follows], _NUM_RECOGNISED)
+    others = _evenly([text for text in pool if text not in follows], _NUM_RECOGNISED - len(asked))
+    cosines = unit(embed([follows[text] for text in asked])) @ unit(embed([*asked, *others])).T
+    return int(np.sum(cosines.argmax(1) == np.arange(len(asked)))), len(asked)
 
 
 def _evenly(items: list[Any], num: int) -> list[Any]:

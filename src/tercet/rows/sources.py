@@ -53,7 +53,7 @@ def open_rows(sources: Any, *, kind: RowKind, rank: int = 0) -> "Rows":
     if settings.clean is not None and kind != "parallel":
         raise SettingError(f"rows.clean: is for parallel pairs, and here {kind} are wanted. Leave it out.")
     clean = Cleaner(settings.clean) if settings.clean else None
-    known = {text for path in settings.leaks for text in texts_below(path)}
+    known = texts_below(*settings.leaks)
     with rejects.writing() as reject:
         opened = [_open(source, kind, settings, reject, clean, known) for source in settings.sources]
     for source in opened:

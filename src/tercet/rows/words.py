@@ -21,14 +21,13 @@ LEAST_WORDS = 4
 _LABEL = re.compile(r"[A-Z]+:\w+ ")  # before the questions of TREC
 
 
-def texts_below(path: Path) -> set[str]:
-    """Return all texts in a file, or in the files below a folder, as words.
+def texts_below(*paths: Path) -> set[str]:
+    """Return all texts in files, and in the files below folders, as words.
 
     Raises:
         InputError: A file cannot be read.
     """
-    files = [file for file in sorted(path.rglob("*")) if file.is_file()] if path.is_dir() else [path]
-    return {as_words(text) for file in files for text in _cells(file)} - {""}
+    return {as_words(text) for path in paths for file in _files(path) for text in _cells(file)} - {""}
 
 
 def is_any_known(texts: Iterable[str], known: Set[str]) -> bool:
@@ -44,6 +43,10 @@ def is_looked_for(words: str) -> bool:
 def as_words(text: str) -> str:
     """Return the words of a text: no capital letters, no punctuation, one blank between two."""
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).lower()))
+
+
+def _files(path: Path) -> list[Path]:
+    return [file for file in sorted(path.rglob("*")) if file.is_file()] if path.is_dir() else [path]
 
 
 def _cells(file: Path) -> Iterator[str]:

@@ -19,7 +19,7 @@ from tercet.stages.mine import Ranks, check_enough, neighbours_of
 from tercet.stages.model import ModelSettings
 from tercet.stages.remembered import RememberedVectors
 from tercet.stages.stage import Context, Kind, StageSettings
-from tercet.stages.texts import TextSample, placed
+from tercet.stages.texts import TextSample, check_end, placed
 
 _AT_A_TIME = 16_384
 _MAX_ITERATIONS = 150
@@ -99,9 +99,10 @@ def pair_features(vectors: Tensor) -> Tensor:
 class _Judge:
     def __init__(self, settings: JudgeStage, context: Context) -> None:
         self._settings, self._context = settings, context
-        self._rows = open_rows(placed(settings.rows, context), kind="nli")
+        self._rows = open_rows(placed(settings.rows, context), kind="nli", rank=context.processes.rank)
+        check_end(self._rows, context)
         self.inputs = {"model": settings.model.describe(context), "rows": self._rows.describe()}
-        self._sample = None if settings.texts is None else TextSample(settings.texts, context)
+        self._sample = None if settings.texts is None else TextSample(settings.texts, context, setting="texts")
         if self._sample is not None:
             self.inputs["texts"] = self._sample.inputs
 
@@ -168,4 +169,4 @@ def meetings(pairs: Tensor, vectors: Tensor, ranks: list[int], *, seed: int) -> 
             yield torch.stack([first[None], hypotheses[row]], dim=1)
 
 
-KIND = Kind(JudgeStage, _Judge, output="rows.jsonl")
+KIND = Kind(JudgeStage, _Judge, output="rows.jsonl", rows="nli")

@@ -39,7 +39,7 @@ class _Synthesize:
             "model": context.describe_model(
                 settings.model, revision=settings.revision, pickles=settings.convert_pickle
             ),
-            "leaks": sha256_of_json(sorted({text for path in settings.leaks for text in texts_below(path)})),
+            "leaks": sha256_of_json(sorted(texts_below(*settings.leaks))),
         }
         for name in ("there", "back"):
             if (translator := getattr(settings, name)) is not None:

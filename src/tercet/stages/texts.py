@@ -35,6 +35,12 @@ def different_texts(rows: Iterable[Row]) -> Iterator[str]:
                 yield text
 
 
+def check_end(rows: Rows, context: Context, *, setting: str = "rows") -> None:
+    """Raise SettingError where rows have no end, and all of them are needed."""
+    if rows.num_rows is None:
+        raise SettingError(f"stages.{context.name}.{setting}: are streamed, without end. Set stream: false.")
+
+
 class TextSample:
     """Some of the texts of rows, drawn from all of them.
 
@@ -42,10 +48,9 @@ class TextSample:
         SettingError: The rows have no end.
     """
 
-    def __init__(self, rows: RowSettings, context: Context) -> None:
+    def __init__(self, rows: RowSettings, context: Context, *, setting: str = "rows") -> None:
         self._rows, self._seed = open_texts(rows.model_copy(update={"shuffle": True}), context), context.seed
-        if self._rows.num_rows is None:
-            raise SettingError(f"stages.{context.name}.rows: are streamed, without end. Set stream: false.")
+        check_end(self._rows, context, setting=setting)
         self.inputs = self._rows.describe()
 
     def draw(self, max_texts: int) -> list[str]:

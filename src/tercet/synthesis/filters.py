@@ -54,7 +54,7 @@ def rules_for(settings: FilterSettings) -> dict[str, Rule]:
     Raises:
         InputError: A file with evaluation texts cannot be read.
     """
-    known = {text for path in settings.leaks for text in texts_below(path)}
+    known = texts_below(*settings.leaks)
     rules: dict[str, tuple[bool, Rule]] = {
         "empty": (True, has_texts),
         "short": (True, partial(has_words, at_least=settings.min_hypothesis_words)),

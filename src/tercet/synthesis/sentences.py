@@ -1,6 +1,7 @@
 """The sentences that triplets are made of: texts of rows, split where they are documents, checked, each once."""
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -79,8 +80,9 @@ class Sentences:
 
     def audit(self) -> dict[str, Any]:
         """Return what became of all that was read in this pass."""
-        sources = self.rows.describe()["sources"]
-        read = {source["path"]: {name: source[name] for name in ("num_read", "num_bad")} for source in sources}
+        read: dict[str, Counter[str]] = {}
+        for source in self.rows.describe()["sources"]:  # one file may be read twice, such as two of its columns
+            read.setdefault(source["path"], Counter()).update({name: source[name] for name in ("num_read", "num_bad")})
         return {"sources": read, "num_texts": self.num_texts, **self.tally.as_json()}
 
     def _fresh_sieve(self) -> Sieve[str]:
