@@ -106,12 +106,13 @@ def _triplets(findings: Findings) -> list[Block]:
         if sample.get("negative") is not None:
             lines.append(f"contradicts ({1 - sample['negative_true']:.2f}): {sample['negative']}")
         facts.append((f"{number}.", tuple(lines)))
+    num, total = findings.recognised
     return [
         Text("What became of sentences, and of the candidates that were written for them:"),
         _audit(findings.audit),
         Text(
-            "Does the synthesizer know such text? Of {1:,} sentences, {0:,} are the nearest to what follows from them, "
-            "by the encoder before.".format(*findings.recognised)
+            f"Does the synthesizer know such text? Of {total:,} sentences, {num:,} are the nearest to what follows "
+            "from them, by the encoder before."
         ),
         Text("Accepted triplets from all over the corpus, with how sure the synthesizer is:"),
         Facts(tuple(facts)),
