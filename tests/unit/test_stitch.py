@@ -12,7 +12,7 @@ from tercet import Encoder, InputError, SettingError
 from tercet.encoder.bert import BertShape, PackedBert
 from tercet.encoder.linear import Prepared, Trainable
 from tercet.encoder.pack import Pack
-from tercet.encoder.stitch import _piece_vectors, _read_by, stitch
+from tercet.encoder.stitch import _narrow, _piece_vectors, _read_by, stitch
 from tercet.pipeline import run_recipe
 from tercet.recipe import read_recipe
 
@@ -116,6 +116,27 @@ def test_a_t5_of_a_berts_layers_does_nearly_as_the_bert_does(bert, words, tiny, 
     wanted = bert.embed(HELD_OUT)
     assert likeness(made.embed(HELD_OUT), wanted) > 0.9
     assert likeness(tiny("t5", projection=128).embed(HELD_OUT), wanted) < 0.3
+
+
+def test_a_narrowed_feed_forward_makes_the_product_out_of_fewer_numbers():
+    generator = torch.Generator().manual_seed(0)
+    free, weight = torch.randn(500, 6, generator=generator), torch.randn(5, 10, generator=generator)
+    hidden = torch.cat([free, 0.1 * free[:, :2] @ torch.randn(2, 3, generator=generator), torch.zeros(500, 1)], dim=1)
+    kept, narrowed = _narrow(hidden, weight, 6)
+    assert kept.tolist() == [0, 1, 2, 3, 4, 5]  # of the others three follow from these, and one is nothing
+    torch.testing.assert_close(hidden[:, kept] @ narrowed.T, hidden @ weight.T, atol=0.02, rtol=0.02)
+
+
+def test_a_t5_with_narrowed_feed_forwards_does_nearly_as_the_bert_does(bert, words):
+    made = stitch(bert, words, layers=[0, 1], texts=SAMPLE, feed_forward=100)
+    assert made.tower.backbone.config.d_ff == 100 < bert.tower.backbone.config.intermediate_size
+    assert likeness(made.embed(HELD_OUT), bert.embed(HELD_OUT)) > 0.9
+
+
+@pytest.mark.parametrize("feed_forward", [0, 10_000])
+def test_wider_feed_forwards_than_the_models_are_refused(bert, words, feed_forward):
+    with pytest.raises(SettingError, match=f"feed_forward {feed_forward}: the model's are"):
+        stitch(bert, words, layers=[0], texts=SAMPLE, feed_forward=feed_forward)
 
 
 def test_centring_takes_the_mean_away_that_all_vectors_share(bert, words):

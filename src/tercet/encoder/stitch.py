@@ -3,7 +3,8 @@
 BERT norms behind its layers and has biases; T5 norms before them and has none. But what a layer of the BERT reads is
 nearly a linear map of the normed numbers that the T5 has at that place. The map is found over the tokens of sample
 texts and multiplied into the layer's weights; so it bridges the layers that are left out, too. Biases are read from a
-part of the token vectors that is the same for all tokens.
+part of the token vectors that is the same for all tokens. Feed-forwards may be narrowed: what most of their hidden
+numbers add to the stream is nearly a linear map of the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,6 +57,7 @@ def stitch(
     *,
     layers: Sequence[int],
     texts: Sequence[str],
+    feed_forward: int | None = None,
     center: float = 1.0,
     max_tokens: int = 256,
 ) -> Encoder:
@@ -66,14 +68,20 @@ def stitch(
         tokenizer: The T5's: each of its pieces starts as the mean of the BERT's tokens for it.
         layers: Which of the BERT's layers it has, the first one being 0.
         texts: Texts such as it will see; some thousands.
+        feed_forward: How many hidden numbers its feed-forwards keep, those that count most; all where None.
         center: How much of the mean over these texts is taken from the vectors.
         max_tokens: The most that the T5 reads of a text.
 
     Raises:
-        SettingError: The source is no BERT, or has no such layers, or the tokenizer is not a T5's.
+        SettingError: The source is no BERT, or has no such layers or fewer hidden numbers, or the tokenizer is not
+            a T5's.
         InputError: The texts are too few.
     """
     shape = _check(source, tokenizer, layers)
+    num_hidden = source.tower.config["intermediate_size"]
+    feed_forward = num_hidden if feed_forward is None else feed_forward
+    if not 0 < feed_forward <= num_hidden:
+        raise SettingError(f"feed_forward {feed_forward}: the model's are {num_hidden} wide. Give no more, or null.")
     if len(texts) < source.dim:
         raise InputError(
             f"stitch: {len(texts):,} texts are fewer than a vector's {source.dim} numbers. Give more texts."
@@ -83,12 +91,12 @@ def stitch(
         seen = _read(source, shape, weights, layers, texts)
         table = _input_vectors(weights, shape.eps)
         table += _constant(table[seen.pack.ids])
-        made, stream = _join(weights, shape, layers, seen, table[seen.pack.ids])
+        made, stream = _join(weights, shape, layers, seen, table[seen.pack.ids], feed_forward)
         made["shared.weight"] = _piece_vectors(table, source.tokens, tokenizer)
         wanted = unit_length(seen.vectors - center * seen.vectors.mean(0)) * seen.vectors.shape[1] ** 0.5
         projection = Dense(stream.shape[1], wanted.shape[1], bias=False, activation="identity")
         projection.linear.weight.copy_(_fit(seen.pack.mean(_norm(stream)), wanted).T)
-    config = _t5_config(source.tower.config, num_layers=len(layers), tokenizer=tokenizer)
+    config = _t5_config(source.tower.config, feed_forward, num_layers=len(layers), tokenizer=tokenizer)
     head = Head("enc-mean", stream.shape[1], dense=[projection])
     tower = Tower(backbone_from_weights(config, made, decoder=False), head)
     return Encoder(tower.eval(), Tokens(tokenizer, max_tokens=max_tokens))
@@ -173,14 +181,16 @@ def _constant(x: Tensor) -> Tensor:
     return direction * x.square().sum(1).mean().sqrt() * _CONSTANT
 
 
-def _t5_config(bert: Mapping[str, Any], *, num_layers: int, tokenizer: "PreTrainedTokenizerBase") -> dict[str, Any]:
-    """Return the configuration of a T5 with layers as wide as the BERT's."""
+def _t5_config(
+    bert: Mapping[str, Any], feed_forward: int, *, num_layers: int, tokenizer: "PreTrainedTokenizerBase"
+) -> dict[str, Any]:
+    """Return the configuration of a T5 with layers as wide as the BERT's, but for the feed-forwards."""
     return {
         "model_type": "t5",
         "vocab_size": len(tokenizer),
         "d_model": bert["hidden_size"],
         "d_kv": bert["hidden_size"] // bert["num_attention_heads"],
-        "d_ff": bert["intermediate_size"],
+        "d_ff": feed_forward,
         "num_heads": bert["num_attention_heads"],
         "num_layers": num_layers,
         "feed_forward_proj": bert["hidden_act"],
@@ -208,7 +218,7 @@ def _piece_vectors(table: Tensor, tokens: Tokens, pieces: "PreTrainedTokenizerBa
 
 
 def _join(
-    weights: Weights, shape: BertShape, layers: Sequence[int], seen: _Seen, stream: Tensor
+    weights: Weights, shape: BertShape, layers: Sequence[int], seen: _Seen, stream: Tensor, feed_forward: int
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Return the weights of a T5's layers, and its stream [num_tokens, width] behind the last one."""
     width = stream.shape[1]
@@ -217,7 +227,6 @@ def _join(
     made[f"{_attention(0)}.relative_attention_bias.weight"] = torch.zeros(_NUM_BUCKETS, shape.num_heads)
     for i, (layer, following) in enumerate(pairwise([*layers, shape.num_layers])):
         own, attention = f"encoder.layer.{layer}", _attention(i)
-        feed_forward = f"encoder.block.{i}.layer.1.DenseReluDense"
         normed, before, between = _norm(stream), seen.states[2 * layer], seen.states[2 * layer + 1]
         names = [f"{own}.attention.self.{name}" for name in ("query", "key", "value")]
         query, key, value = _read_by(normed, before, weights, names)
@@ -228,9 +237,11 @@ def _join(
         normed = _norm(stream)
         (up,) = _read_by(normed, between, weights, [f"{own}.intermediate.dense"])
         hidden = ACTIVATIONS[shape.activation](normed @ up.T)
-        down, stream = _add(stream, hidden, weights[f"{own}.output.dense.weight"], seen.states[2 * following])
+        kept, down = _narrow(hidden, weights[f"{own}.output.dense.weight"], feed_forward)
+        down, stream = _add(stream, hidden[:, kept], down, seen.states[2 * following])
         made |= {f"{attention}.{name}.weight": x for name, x in zip("qkvo", (query, key, value, out), strict=True)}
-        made |= {f"{feed_forward}.wi.weight": up, f"{feed_forward}.wo.weight": down}
+        dense = f"encoder.block.{i}.layer.1.DenseReluDense"
+        made |= {f"{dense}.wi.weight": up[kept], f"{dense}.wo.weight": down}
         made |= {f"encoder.block.{i}.layer.{half}.layer_norm.weight": ones.clone() for half in (0, 1)}
     return made, stream
 
@@ -243,6 +254,14 @@ def _read_by(normed: Tensor, state: Tensor, weights: Weights, names: Sequence[st
     """Return weights that make of a T5's normed stream what layers with biases make of a state of the BERT."""
     to_state, to_one = _fit(normed, torch.cat([state, torch.ones(len(state), 1)], dim=1)).split([state.shape[1], 1], 1)
     return [(to_state @ weights[f"{name}.weight"].T + to_one * weights[f"{name}.bias"]).T for name in names]
+
+
+def _narrow(hidden: Tensor, weight: Tensor, num: int) -> tuple[Tensor, Tensor]:
+    """Return which hidden numbers add most to a product, and a weight that makes the product out of these alone."""
+    if num == hidden.shape[1]:
+        return torch.arange(num), weight
+    kept = (hidden.var(0) * weight.square().sum(0)).topk(num).indices.sort().values
+    return kept, _fit(hidden[:, kept], hidden @ weight.T).T
 
 
 def _add(stream: Tensor, x: Tensor, weight: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:

@@ -25,6 +25,9 @@ class StitchStage(StageSettings):
     layers: list[int] = Field(min_length=1)
     """Which of its layers are taken, the first one being 0."""
 
+    feed_forward: int | None = Field(default=None, ge=1, exclude_if=lambda num: num is None)
+    """How many hidden numbers the feed-forwards keep, those that count most; all where null."""
+
     rows: RowSettings
     """Whose texts show what the layers read; every kind of rows will do."""
 
@@ -62,6 +65,7 @@ class _Stitch:
             load_tokenizer(find_folder(context.place(settings.tokenizer), weights=False)),
             layers=settings.layers,
             texts=texts,
+            feed_forward=settings.feed_forward,
             center=settings.center,
             max_tokens=settings.max_tokens,
         )
