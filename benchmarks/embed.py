@@ -34,8 +34,8 @@ from peak import flops_of
 from rivals import CONTESTANTS, REFERENCE
 from sentences import load_sentences, train_tokenizer
 from tercet import Encoder
-from tercet.encoder.linear import has_bf16
-from tercet.tasks.measure import Spread, forget_peak, in_turns, peak_rss_gb, ratio, spread
+from tercet.encoder.forward.linear import has_bf16
+from tercet.evaluation.timing import Spread, forget_peak, in_turns, peak_rss_gb, ratio, spread
 from workers import THREADS, Worker, WorkerError, python_with
 
 if TYPE_CHECKING:

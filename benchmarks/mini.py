@@ -18,8 +18,8 @@ from sentence_transformers import SentenceTransformer
 
 from sentences import load_sentences
 from tercet import Encoder
-from tercet.encoder.linear import has_bf16
-from tercet.tasks.measure import in_turns, ratio, seconds_of, spread
+from tercet.encoder.forward.linear import has_bf16
+from tercet.evaluation.timing import in_turns, ratio, seconds_of, spread
 
 THREADS = 2
 THEIRS = "minilm_st"

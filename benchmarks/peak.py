@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tercet.encoder.linear import has_bf16
-from tercet.tasks.measure import seconds_of
+from tercet.encoder.forward.linear import has_bf16
+from tercet.evaluation.timing import seconds_of
 from workers import THREADS, serve
 
 NUM_TOKENS = 2048

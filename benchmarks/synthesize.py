@@ -27,11 +27,11 @@ import torch
 
 from sentences import load_sentences, train_tokenizer
 from tercet import Synthesizer
-from tercet.encoder.batches import pad
-from tercet.encoder.generator import load_generator, save_generator
-from tercet.encoder.templates import LABELS, TemplateTokens, label_ids
+from tercet.encoder.forward.batches import pad
+from tercet.encoder.model.generator import load_generator, save_generator
+from tercet.encoder.model.templates import LABELS, TemplateTokens, label_ids
+from tercet.evaluation.timing import in_turns, ratio, seconds_of, spread
 from tercet.synthesis.sampling import Sampling
-from tercet.tasks.measure import in_turns, ratio, seconds_of, spread
 
 THREADS, BATCH, NUM_WORDS = 2, 64, 32_128
 PAUSE_S = 0.3

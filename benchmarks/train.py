@@ -28,10 +28,10 @@ import torch
 from peak import has_bf16
 from sentences import load_sentences, train_tokenizer
 from tercet import Encoder
-from tercet.objectives.compute import ComputeSettings
-from tercet.objectives.contrast import Contrast, ContrastSettings
-from tercet.rows.kinds import Triplet
-from tercet.tasks.measure import in_turns, peak_rss_gb, ratio
+from tercet.data.rows.kinds import Triplet
+from tercet.evaluation.timing import in_turns, peak_rss_gb, ratio
+from tercet.training.objectives.compute import ComputeSettings
+from tercet.training.objectives.contrast import Contrast, ContrastSettings
 
 SHAPE, NUM_WORDS, BATCH = "t5-small", 32_128, 64
 LEARNING_RATE, TEMPERATURE = 1e-4, 0.05

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tercet.tasks.classifier import score_nested, stratified_folds
-from tercet.tasks.logistic import ClassifierSettings
-from tercet.tasks.measure import ratio
+from tercet.evaluation.tasks.classifier import score_nested, stratified_folds
+from tercet.evaluation.tasks.logistic import ClassifierSettings
+from tercet.evaluation.timing import ratio
 
 NUM_ROWS, WIDTH = 10_662, 384
 SETTINGS = ClassifierSettings()

@@ -26,9 +26,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tercet.rows.kinds import Triplet
-from tercet.rows.sources import open_rows
-from tercet.rows.words import as_words
+from tercet.data.feeding.rows import open_rows
+from tercet.data.rows.kinds import Triplet
+from tercet.data.rows.words import as_words
 
 HELP = "libreoffice-help-en-us"
 NUM_QUERIES, NUM_CANDIDATES, NUM_SENTENCES = 1_000, 50, 2_000

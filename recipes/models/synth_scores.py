@@ -18,12 +18,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from tercet import Synthesizer
-from tercet.objectives.generate import NliRow, pairs_of
-from tercet.recipe import read_recipe
-from tercet.rows.kinds import LabelledPair
-from tercet.rows.sources import open_rows
-from tercet.stages.synthesizer import SynthesizerStage
+from tercet.data.feeding.rows import open_rows
+from tercet.data.rows.kinds import LabelledPair
 from tercet.synthesis.synthesizer import Relation
+from tercet.training.objectives.generate import NliRow, pairs_of
+from tercet.training.recipe import read_recipe
+from tercet.training.stages.synthesizer import SynthesizerStage
 
 RELATIONS: tuple[Relation, ...] = ("entailment", "contradiction")
 NUM_SAMPLES = 50

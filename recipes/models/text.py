@@ -23,7 +23,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
-from tercet.rows.words import as_words, texts_below
+from tercet.data.rows.words import as_words, texts_below
 from tercet.synthesis.sentences import Sentences
 from tercet.synthesis.settings import SentenceSettings
 

@@ -16,7 +16,7 @@ from tercet.errors import (
 )
 
 if TYPE_CHECKING:
-    from tercet.encoder import Encoder
+    from tercet.encoder.model.encoder import Encoder
     from tercet.synthesis.synthesizer import Synthesizer
 
 __version__ = "0.1.0"

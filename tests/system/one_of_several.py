@@ -13,14 +13,14 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
 from tercet import Encoder
-from tercet.objectives.classify import NliClassifier
-from tercet.objectives.compute import ComputeSettings
-from tercet.objectives.contrast import Contrast, ContrastSettings
-from tercet.objectives.distill import Distill, DistillSettings
-from tercet.objectives.gather import Gather
-from tercet.objectives.parallel import Parallel, ParallelSettings
-from tercet.rows.kinds import LabelledPair, ParallelPair, Triplet
-from tercet.training.processes import is_sharded
+from tercet.data.rows.kinds import LabelledPair, ParallelPair, Triplet
+from tercet.training.loop.processes import is_sharded
+from tercet.training.objectives.classify import NliClassifier
+from tercet.training.objectives.compute import ComputeSettings
+from tercet.training.objectives.contrast import Contrast, ContrastSettings
+from tercet.training.objectives.distill import Distill, DistillSettings
+from tercet.training.objectives.gather import Gather
+from tercet.training.objectives.parallel import Parallel, ParallelSettings
 
 # equal texts within a slice and across slices, as anchors, positives and negatives; slices of 3 and 2 rows
 TRIPLETS = [

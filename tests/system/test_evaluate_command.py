@@ -8,7 +8,7 @@ import torch
 from transformers import T5Model
 
 from tercet.cli import main
-from tercet.encoder.shapes import shape_config
+from tercet.encoder.model.shapes import shape_config
 
 WORDS = "a man is playing on the stage two dogs run through deep snow stocks dropped".split()
 PAIRS = "".join(

@@ -13,8 +13,8 @@ import tarfile
 import pytest
 from dataset_hub import COMMIT, Hub, card, jsonl, parquet
 
-from tercet.evaluate import evaluate
-from tercet.sources import FILES, NOT_ON_HUB, RowsFile
+from tercet.data.sets.catalogue import FILES, NOT_ON_HUB, RowsFile
+from tercet.evaluation.evaluate import evaluate
 
 pytest.importorskip("datasets")
 

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from tercet import Encoder, Synthesizer
-from tercet.encoder.names import find_folder
-from tercet.evaluate import evaluate
+from tercet.encoder.folder.names import find_folder
+from tercet.evaluation.evaluate import evaluate
 
 FOLDER = find_folder("mini")
 CARD = (FOLDER / "README.md").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.cache import ResultCache
 from mteb.models import EncoderProtocol
 
-from tercet.mteb import for_mteb
+from tercet.evaluation.mteb import for_mteb
 
 
 class TinySTS(AbsTaskSTS):

@@ -13,13 +13,13 @@ from killing import kill_when
 from safetensors.torch import load_file
 
 from tercet import Encoder, SettingError
-from tercet.evaluate import evaluate
-from tercet.pipeline import run_recipe
-from tercet.recipe import read_recipe
-from tercet.stages.parallel import KIND
-from tercet.stages.stage import Context
-from tercet.tasks.translation import parallel_geometry
-from tercet.training.processes import Processes
+from tercet.evaluation.evaluate import evaluate
+from tercet.evaluation.tasks.translation import parallel_geometry
+from tercet.training.loop.processes import Processes
+from tercet.training.pipeline import run_recipe
+from tercet.training.recipe import read_recipe
+from tercet.training.stages.parallel import KIND
+from tercet.training.stages.stage import Context
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 WORDS = "a man is playing guitar on the stage two dogs run through deep snow stocks dropped monday sharply".split()

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from tercet import Encoder
-from tercet.objectives.compute import ComputeSettings
+from tercet.training.objectives.compute import ComputeSettings
 
 SCRIPT = Path(__file__).with_name("one_of_several.py")
 

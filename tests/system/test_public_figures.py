@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tercet import Encoder
-from tercet.evaluate import evaluate
+from tercet.evaluation.evaluate import evaluate
 
 pytestmark = pytest.mark.skipif("TERCET_DATA" not in os.environ, reason="TERCET_DATA is not set: no real data")
 

@@ -7,7 +7,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 
 from tercet import Encoder
-from tercet.evaluate import evaluate
+from tercet.evaluation.evaluate import evaluate
 
 T5_READOUTS = ["enc-first", "enc-mean", "encdec-first", "cls-mlp", "first-last-mean", "top2-mean"]
 BERT_READOUTS = ["cls", "cls-mlp", "mean", "first-last-mean", "top2-mean"]

@@ -17,7 +17,7 @@ from killing import kill_when
 from safetensors.torch import load_file
 
 from tercet import OutputError
-from tercet.runs import locked
+from tercet.training.runs import locked
 
 WORDS = "a man is playing guitar on the stage two dogs run through deep snow stocks dropped monday sharply".split()
 

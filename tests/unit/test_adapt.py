@@ -13,12 +13,12 @@ import yaml
 from scipy.stats import spearmanr
 
 from tercet import Encoder, InputError, ModelError, OutputError, SettingError
-from tercet.adapt import adapt
-from tercet.evaluate import evaluate
-from tercet.pipeline import run_recipe
-from tercet.recipe import read_recipe
-from tercet.rows.sources import open_rows
+from tercet.adaptation.adapt import adapt
+from tercet.data.feeding.rows import open_rows
+from tercet.evaluation.evaluate import evaluate
 from tercet.synthesis import corpus
+from tercet.training.pipeline import run_recipe
+from tercet.training.recipe import read_recipe
 
 ROOT = Path(__file__).parents[2]
 WORDS = "a man plays the guitar on stage two dogs run through deep snow stocks dropped monday".split()
@@ -328,7 +328,7 @@ def test_other_settings_make_only_what_they_touch_anew(folder, run):
 
 
 def test_the_times_of_all_attempts_with_the_same_settings_are_added_up(folder, run, monkeypatch):
-    module, now, costs = import_module("tercet.adapt"), [0.0], iter([])
+    module, now, costs = import_module("tercet.adaptation.adapt"), [0.0], iter([])
     run_whole = module.run_recipe
 
     def take(recipe, *args, **more):

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tercet.adapt.findings import Findings, Measure, recognised
-from tercet.adapt.neighbours import compare, spread
-from tercet.adapt.page import document_of, verdict
-from tercet.recipe import read_recipe
-from tercet.report.html import to_html
-from tercet.report.markdown import to_markdown
-from tercet.rows.words import as_words
+from tercet.adaptation.findings import Findings, Measure, recognised
+from tercet.adaptation.neighbours import compare, spread
+from tercet.adaptation.page import document_of, verdict
+from tercet.data.rows.words import as_words
+from tercet.reporting.html import to_html
+from tercet.reporting.markdown import to_markdown
+from tercet.training.recipe import read_recipe
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tercet.adapt.findings import own_tasks
-from tercet.adapt.plan import MODEL, SYNTHESIZER, Plan, Request
+from tercet.adaptation.findings import own_tasks
+from tercet.adaptation.plan import MODEL, SYNTHESIZER, Plan, Request
 from tercet.cli import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
-from tercet.rows.sources import open_rows
+from tercet.data.feeding.rows import open_rows
 
 
 def test_small_piles_get_more_candidates_and_more_of_them_is_held_out(tmp_path):

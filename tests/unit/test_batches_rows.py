@@ -10,14 +10,14 @@ import pyarrow.parquet
 import pytest
 
 from tercet import InputError, SettingError
-from tercet.rows.entries import Entry
-from tercet.rows.kinds import Triplet, texts_of
-from tercet.rows.mixing import mix
-from tercet.rows.records import RecordReader
-from tercet.rows.rejects import Gate, RejectFile
-from tercet.rows.settings import RowSettings
-from tercet.rows.sources import open_rows
-from tercet.rows.stores import StreamFeed
+from tercet.data.feeding.mixing import mix
+from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.stores import StreamFeed
+from tercet.data.reading.entries import Entry
+from tercet.data.rows.gate import Gate, RejectFile
+from tercet.data.rows.kinds import Triplet, texts_of
+from tercet.data.rows.records import RecordReader
+from tercet.data.rows.settings import RowSettings
 
 
 def pairs(tmp_path, name, num, *, ending="jsonl"):

@@ -10,10 +10,10 @@ from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from tercet.errors import InputError, SettingError
-from tercet.tasks import logistic
-from tercet.tasks.classifier import score_folds, score_nested, score_split, stratified_folds
-from tercet.tasks.logistic import ClassifierSettings, Splits, fit_together, improve
-from tercet.tasks.probe import fit_streaming
+from tercet.evaluation.tasks import logistic
+from tercet.evaluation.tasks.classifier import score_folds, score_nested, score_split, stratified_folds
+from tercet.evaluation.tasks.logistic import ClassifierSettings, Splits, fit_together, improve
+from tercet.evaluation.tasks.probe import fit_streaming
 
 QUICK = ClassifierSettings(folds=3, max_epochs=12)
 

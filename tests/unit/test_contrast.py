@@ -7,8 +7,8 @@ import torch
 from pydantic import ValidationError
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-from tercet.objectives import contrast
-from tercet.objectives.contrast import ContrastSettings, contrastive_loss
+from tercet.training.objectives import contrast
+from tercet.training.objectives.contrast import ContrastSettings, contrastive_loss
 
 N, WIDTH = 5, 7
 OWNERS = [0, 0, 1, 3, 3, 3]  # two hard negatives, one, none, three, none

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from tercet import ModelError
-from tercet.encoder.generator import load_generator, save_generator
-from tercet.objectives.denoise import Denoise, DenoiseSettings, corrupt, sentinel_ids
-from tercet.rows.kinds import Triplet
+from tercet.data.rows.kinds import Triplet
+from tercet.encoder.model.generator import load_generator, save_generator
+from tercet.training.objectives.denoise import Denoise, DenoiseSettings, corrupt, sentinel_ids
 
 SENTINELS = [999, 998, 997, 996, 995, 994, 993]
 

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from tercet import Encoder, InputError
-from tercet.objectives.batch import text_key
-from tercet.objectives.compute import ComputeSettings
-from tercet.objectives.distill import (
+from tercet.data.rows.kinds import Triplet
+from tercet.storage.hashing import text_key
+from tercet.training.loop.processes import Processes
+from tercet.training.objectives.compute import ComputeSettings
+from tercet.training.objectives.distill import (
     Distill,
     DistillSettings,
     cosine_loss,
@@ -20,13 +22,11 @@ from tercet.objectives.distill import (
     pairs_of_rows,
     similarity_loss,
 )
-from tercet.rows.kinds import Triplet
-from tercet.stages import remembered
-from tercet.stages.distill import set_piece_vectors
-from tercet.stages.remembered import RememberedVectors
-from tercet.stages.stage import Context
-from tercet.stages.teachers import Targets, TeacherSettings
-from tercet.training.processes import Processes
+from tercet.training.stages.distill import set_piece_vectors
+from tercet.training.stages.stage import Context
+from tercet.training.stages.teachers import Targets, TeacherSettings
+from tercet.vectors import remembered
+from tercet.vectors.remembered import RememberedVectors
 
 TEXTS = [f"{who} {what} {where}" for who in ("A man", "Dogs", "Stocks") for what in ("run", "fell") for where in "abcd"]
 

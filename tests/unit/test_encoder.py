@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tercet import Encoder, InputError, NonFiniteError, SettingError
-from tercet.encoder.batches import batches_by_length, pad
+from tercet.encoder.forward.batches import batches_by_length, pad
 
 FAMILIES = ["t5", "t5-1.1", "mt5", "umt5", "byt5", "bert", "roberta"]
 

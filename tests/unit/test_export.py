@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from tercet import Encoder, ModelError, NonFiniteError, OutputError, SettingError
-from tercet import export as export_module
-from tercet.encoder.exported import GraphEngine
-from tercet.evaluate import evaluate
-from tercet.export import Difference, export
-from tercet.rows.texts import TextFile
-from tercet.search import search
+from tercet.data.rows.texts import TextFile
+from tercet.encoder.folder import export as export_module
+from tercet.encoder.folder.export import Difference, export
+from tercet.encoder.folder.exported import GraphEngine
+from tercet.evaluation.evaluate import evaluate
+from tercet.vectors.search import search
 
 # name: (family, settings, format, int8); together they have every family, every kind of readout and every format
 CASES = {

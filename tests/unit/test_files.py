@@ -5,15 +5,8 @@ import errno
 import pytest
 
 from tercet import OutputError
-from tercet.files import (
-    atomic_folder,
-    atomic_write,
-    check_writable,
-    sha256_of_file,
-    sha256_of_folder,
-    sha256_of_json,
-    write_json,
-)
+from tercet.storage.files import atomic_folder, atomic_write, check_writable, write_json
+from tercet.storage.hashing import sha256_of_file, sha256_of_folder, sha256_of_json
 
 
 def test_a_file_appears_only_when_its_block_ends_well(tmp_path):

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from tercet.objectives.conditional import ConditionalGeneration, Example
-from tercet.objectives.gather import Gather
-from tercet.training.processes import like
+from tercet.training.loop.processes import like
+from tercet.training.objectives.conditional import ConditionalGeneration, Example
+from tercet.training.objectives.gather import Gather
 
 ELSEWHERE = torch.device("meta")
 """A device that every machine has and that is not the CPU."""

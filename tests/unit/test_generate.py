@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from tercet import RowError
-from tercet.encoder.generator import load_generator
-from tercet.encoder.templates import TemplateTokens, label_ids, target_ids
-from tercet.objectives.generate import GenerateDiscriminate, GenerateSettings, Match, pairs_of
-from tercet.rows.kinds import LabelledPair, Triplet
-from tercet.rows.sources import open_rows
-from tercet.stages.synthesizer import dev_scores
+from tercet.data.feeding.rows import open_rows
+from tercet.data.rows.kinds import LabelledPair, Triplet
+from tercet.encoder.model.generator import load_generator
+from tercet.encoder.model.templates import TemplateTokens, label_ids, target_ids
 from tercet.synthesis.discriminator import Discriminator
+from tercet.training.objectives.generate import GenerateDiscriminate, GenerateSettings, Match, pairs_of
+from tercet.training.stages.synthesizer import dev_scores
 
 END = 1
 TRIPLET = Triplet("A man plays a guitar.", "Somebody makes music.", ("A man sleeps.",))

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tercet.tasks.data import DataFolder, MissingDataError
-from tercet.tasks.sts import TASKS
-from tercet.tasks.task import Options
+from tercet.data.sets.folder import DataFolder, MissingDataError
+from tercet.evaluation.tasks.sts import TASKS
+from tercet.evaluation.tasks.task import Options
 
 STS13 = next(task for task in TASKS if task.name == "STS13")
 SUBSETS = ("FNWN", "headlines", "OnWN")

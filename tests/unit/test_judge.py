@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from tercet.stages.judge import LinearJudge, meetings, pair_features, part_of
+from tercet.training.stages.judge import LinearJudge, meetings, pair_features, part_of
 
 
 def some_pairs(num=400, width=6):

@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from tercet import InputError
-from tercet.leaks import find_leaks
-from tercet.recipe import make_recipe, read_recipe
-from tercet.rows.sources import open_rows
-from tercet.rows.words import as_words, texts_below
+from tercet.data.feeding.rows import open_rows
+from tercet.data.rows.words import as_words, texts_below
+from tercet.training.leaks import find_leaks
+from tercet.training.recipe import make_recipe, read_recipe
 
 
 @pytest.fixture

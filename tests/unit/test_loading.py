@@ -10,7 +10,7 @@ import torch
 from transformers import BertModel, T5ForConditionalGeneration, T5Model
 
 from tercet import Encoder, ModelError, OutputError, SettingError
-from tercet.encoder.shapes import shape_config
+from tercet.encoder.model.shapes import shape_config
 
 
 def save_plain(model, tokenizer, folder):

@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
-from tercet.tasks.metrics import accuracy, average_precision, cosine, f1, matthews, pearson, ranks, spearman
+from tercet.evaluation.metrics import accuracy, average_precision, cosine, f1, matthews, pearson, ranks, spearman
 
 RNG = np.random.default_rng(0)
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tercet import Encoder, InputError, SettingError
-from tercet.pipeline import run_recipe
-from tercet.recipe import read_recipe
-from tercet.stages import mine
-from tercet.stages.mine import neighbours_of
+from tercet.training.pipeline import run_recipe
+from tercet.training.recipe import read_recipe
+from tercet.training.stages import mine
+from tercet.training.stages.mine import neighbours_of
 
 TEXTS = [f"{who} {what} {n}" for who in ("A man", "Dogs", "Stocks") for what in ("run", "fell") for n in "abcdef"]
 

@@ -10,11 +10,11 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss, SoftmaxLoss
 from torch.nn import functional as F
 
-from tercet.objectives import replay
-from tercet.objectives.classify import LABELS, NliClassifier
-from tercet.objectives.compute import ComputeSettings, activation_bytes, cut
-from tercet.objectives.contrast import Contrast, ContrastSettings
-from tercet.rows.kinds import LabelledPair, Triplet
+from tercet.data.rows.kinds import LabelledPair, Triplet
+from tercet.training.objectives import gradient_cache as replay
+from tercet.training.objectives.classify import LABELS, NliClassifier
+from tercet.training.objectives.compute import ComputeSettings, activation_bytes, cut
+from tercet.training.objectives.contrast import Contrast, ContrastSettings
 
 WHOLE = ComputeSettings(max_activation_gb=100)
 REPLAYED = ComputeSettings(max_activation_gb=1e-9, max_batch_tokens=40)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tercet import InputError, RowError
-from tercet.evaluate import evaluate
+from tercet.evaluation.evaluate import evaluate
 
 HALF = "a \ud83d b"
 """The first half of a character that JSON may write as a pair."""

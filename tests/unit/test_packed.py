@@ -6,13 +6,13 @@ import torch
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from tercet import Encoder
-from tercet.encoder import linear
-from tercet.encoder.batches import batches_by_length, pad
-from tercet.encoder.engine import PackedEngine, PaddedEngine
-from tercet.encoder.linear import Prepared, Quantized
-from tercet.encoder.pack import dropout
-from tercet.encoder.packed import embed_rows
-from tercet.encoder.t5 import distance_buckets
+from tercet.encoder.forward import linear
+from tercet.encoder.forward.batches import batches_by_length, pad
+from tercet.encoder.forward.engine import PackedEngine, PaddedEngine
+from tercet.encoder.forward.linear import Prepared, Quantized
+from tercet.encoder.forward.pack import dropout
+from tercet.encoder.forward.t5 import distance_buckets
+from tercet.encoder.forward.vectors import embed_rows
 from tercet.errors import SettingError
 
 MODELS = [

@@ -8,14 +8,14 @@ import torch
 from torch.nn import functional as F
 
 from tercet import SettingError
-from tercet.objectives.compute import ComputeSettings
-from tercet.objectives.parallel import Parallel, ParallelSettings
-from tercet.objectives.queue import Queue
-from tercet.rows.kinds import ParallelPair
-from tercet.stages.parallel import ParallelStage, fit_width
-from tercet.training.loop import train
-from tercet.training.optimizers import decays
-from tercet.training.settings import LoopSettings, TrajectorySettings
+from tercet.data.rows.kinds import ParallelPair
+from tercet.training.loop.loop import train
+from tercet.training.loop.optimizers import decays
+from tercet.training.loop.settings import LoopSettings, TrajectorySettings
+from tercet.training.objectives.compute import ComputeSettings
+from tercet.training.objectives.parallel import Parallel, ParallelSettings
+from tercet.training.objectives.queue import Queue
+from tercet.training.stages.parallel import ParallelStage, fit_width
 
 WORDS = "a man is playing guitar on the stage two dogs run through deep snow stocks dropped monday".split()
 CPU = torch.device("cpu")

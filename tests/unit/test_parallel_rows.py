@@ -7,10 +7,10 @@ import logging
 import pytest
 
 from tercet import InputError, RowError, SettingError
-from tercet.rows.aligned import AlignedFiles
-from tercet.rows.kinds import ParallelPair
-from tercet.rows.sources import open_rows
-from tercet.rows.tmx import TmxFile
+from tercet.data.feeding.rows import open_rows
+from tercet.data.reading.aligned import AlignedFiles
+from tercet.data.reading.tmx import TmxFile
+from tercet.data.rows.kinds import ParallelPair
 
 
 def write(path, *lines, encoding="utf-8"):

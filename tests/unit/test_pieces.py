@@ -7,7 +7,7 @@ import sentencepiece
 from transformers import AutoTokenizer
 
 from tercet import InputError
-from tercet.encoder.pieces import learn_tokenizer
+from tercet.encoder.model.pieces import learn_tokenizer
 
 TEXTS = [
     "A man is playing a guitar on the stage.",

@@ -8,11 +8,11 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from tercet.objectives.contrast import Contrast
-from tercet.pipeline import run_recipe
-from tercet.recipe import read_recipe
-from tercet.rows import sources
-from tercet.rows.entries import Entry
+from tercet.data.feeding import rows as sources
+from tercet.data.reading.entries import Entry
+from tercet.training.objectives.contrast import Contrast
+from tercet.training.pipeline import run_recipe
+from tercet.training.recipe import read_recipe
 
 
 @pytest.fixture

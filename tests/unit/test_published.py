@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from tercet.published import Cell, Row, Table, find, load_tables
+from tercet.evaluation.published import Cell, Row, Table, find, load_tables
 
 GROUPS = {
     "sts": ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICK-R"),
@@ -355,7 +355,7 @@ def test_a_cell_turns_into_plain_data():
 
 def test_importing_reads_no_file_and_no_heavy_library():
     code = (
-        "import sys, tercet.published as p; assert p.load_tables.cache_info().currsize == 0;"
+        "import sys, tercet.evaluation.published as p; assert p.load_tables.cache_info().currsize == 0;"
         "assert not {'torch', 'transformers', 'numpy', 'pyarrow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

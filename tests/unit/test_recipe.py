@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from tercet import InputError, SettingError
-from tercet.pipeline import check_tasks
-from tercet.recipe import RecipeFile, make_recipe, read_recipe
-from tercet.stages.adapters import LoraSettings
-from tercet.stages.kinds import KINDS
-from tercet.stages.trained import EncoderStartSettings, StartSettings
-from tercet.training.settings import DevSettings
+from tercet.training.loop.settings import DevSettings
+from tercet.training.pipeline import check_tasks
+from tercet.training.recipe import RecipeFile, make_recipe, read_recipe
+from tercet.training.stages.adapters import LoraSettings
+from tercet.training.stages.kinds import KINDS
+from tercet.training.stages.trained import EncoderStartSettings, StartSettings
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 

@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tercet.errors import InputError, OutputError, RowError, SettingError
-from tercet.published import GROUPS, Table, load_tables
-from tercet.report import report
-from tercet.report.figures import plan
-from tercet.report.plots import Plot
-from tercet.report.results import read_runs
+from tercet.evaluation.published import GROUPS, Table, load_tables
+from tercet.reporting.figures import plan
+from tercet.reporting.plots import Plot
+from tercet.reporting.report import report
+from tercet.reporting.results import read_runs
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICK-R")
 COSINE = "cosine, Spearman over all pairs of all subsets together"
@@ -460,7 +460,7 @@ def test_figures_are_well_formed_and_their_text_stays_text(full, written):
 
 
 def test_the_same_input_gives_the_same_bytes_in_another_process(full, written, tmp_path):
-    code = "import sys; from tercet.report import report; [report(sys.argv[3:], out=out) for out in sys.argv[1:3]]"
+    code = "import sys, tercet; [tercet.report(sys.argv[3:], out=out) for out in sys.argv[1:3]]"
     command = [sys.executable, "-c", code, tmp_path / "report.html", tmp_path / "my report.md", *full]
     subprocess.run(command, check=True, env={"PYTHONHASHSEED": "7", "PYTHONPATH": ":".join(sys.path)})
 
@@ -484,7 +484,7 @@ def test_markdown_has_the_same_tables_and_its_figures_beside_it(written):
 
 def test_nothing_to_draw_means_no_figure_and_no_need_of_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "tercet.report.drawing", raising=False)
+    monkeypatch.delitem(sys.modules, "tercet.reporting.drawing", raising=False)
     page = page_of(tmp_path, write(tmp_path / "a", "mine", {"STS12": spearman(70.0)}))
     assert "Figures" not in page.headings
     assert svgs_of(tmp_path / "report.html") == []
@@ -718,13 +718,14 @@ def test_the_command_writes_a_report(tmp_path):
 
 
 def test_a_report_needs_neither_torch_nor_matplotlib_to_be_imported():
-    code = "import sys, tercet.report; print([m for m in ('torch', 'matplotlib', 'transformers') if m in sys.modules])"
+    heavy = ("torch", "matplotlib", "transformers")
+    code = f"import sys, tercet.reporting.report; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_averages_are_over_the_same_tasks_as_in_an_evaluation():
-    evaluate = pytest.importorskip("tercet.evaluate")
+    evaluate = pytest.importorskip("tercet.evaluation.evaluate")
     assert {name: GROUPS[name] for name in evaluate.GROUPS if name != "zh"} == {
         name: tasks for name, tasks in evaluate.GROUPS.items() if name != "zh"
     }

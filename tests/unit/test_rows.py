@@ -8,8 +8,8 @@ import pyarrow.parquet
 import pytest
 
 from tercet import InputError, RowError, SettingError
-from tercet.rows.formats import read_records
-from tercet.rows.texts import TextFile, readable_twice
+from tercet.data.reading.formats import read_records
+from tercet.data.rows.texts import TextFile, readable_twice
 
 TEXTS = ["one", "", 'with "quotes", commas', "tab\there", "Ünïcödé 日本語", "  spaces  "]
 

@@ -9,9 +9,9 @@ import transformers
 from torch import nn
 
 from tercet.errors import SettingError
-from tercet.training.optimizers import make_optimizer
-from tercet.training.schedules import rate_at
-from tercet.training.settings import LoopSettings
+from tercet.training.loop.optimizers import make_optimizer
+from tercet.training.loop.schedules import rate_at
+from tercet.training.loop.settings import LoopSettings
 
 # the learning rate of ten steps whose highest is 1
 TABLES = {

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tercet import SettingError
-from tercet.encoder.backbone import backbone_class
-from tercet.encoder.shapes import shape_config, shape_names
+from tercet.encoder.folder.backbone import backbone_class
+from tercet.encoder.model.shapes import shape_config, shape_names
 
 
 def num_parameters(shape: str, *, decoder: bool) -> int:

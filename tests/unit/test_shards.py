@@ -3,7 +3,7 @@
 import pytest
 
 from tercet import OutputError
-from tercet.shards import Shards, in_shards
+from tercet.storage.shards import Shards, in_shards
 
 
 def test_rows_come_in_lists_of_a_fixed_size():

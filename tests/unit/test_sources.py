@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tercet import InputError, RowError, SettingError
-from tercet.evaluate import GROUPS as EVALUATED
-from tercet.evaluate import TASKS
-from tercet.fetch import _record, choose_data, fetch
-from tercet.sources import FILES, GROUPS, NOT_ON_HUB
+from tercet.data.sets.catalogue import FILES, GROUPS, NOT_ON_HUB
+from tercet.data.sets.fetch import _record, choose_data, fetch
+from tercet.evaluation.evaluate import GROUPS as EVALUATED
+from tercet.evaluation.evaluate import TASKS
 
 
 def lines_of(task, rows, *, file=0):

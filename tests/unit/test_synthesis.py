@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tercet import InputError, ModelError, OutputError, SettingError
-from tercet.checked import checked
-from tercet.rows.sources import open_rows
-from tercet.shards import Shards
+from tercet.data.feeding.rows import open_rows
+from tercet.storage.settings import checked
+from tercet.storage.shards import Shards
 from tercet.synthesis import corpus
 from tercet.synthesis.candidates import Candidate
 from tercet.synthesis.comparison import compare
@@ -372,7 +372,7 @@ def test_retrieval_takes_the_other_sentences_that_share_most(tmp_path):
 
 @pytest.fixture
 def translators(tmp_path, t5_tokenizer):
-    from tercet.encoder.generator import load_generator, save_generator
+    from tercet.encoder.model.generator import load_generator, save_generator
 
     t5_tokenizer.save_pretrained(tmp_path / "tokenizer")
     for seed, name in enumerate(("there", "back")):

@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from tercet import Encoder, InputError, SettingError
-from tercet.pipeline import run_recipe
-from tercet.recipe import read_recipe
-from tercet.rows.sources import open_rows
+from tercet.data.feeding.rows import open_rows
 from tercet.synthesis import corpus
+from tercet.training.pipeline import run_recipe
+from tercet.training.recipe import read_recipe
 
 WORDS = "a man plays the guitar on stage two dogs run deep snow".split()
 

@@ -11,12 +11,12 @@ import sklearn.metrics
 import torch
 
 from tercet import InputError, NonFiniteError, RowError, SettingError
-from tercet.evaluate import GROUPS, TASKS, choose_tasks, evaluate
-from tercet.geometry import alignment, anisotropy, uniformity
-from tercet.rows.kinds import Triplet
-from tercet.tasks.measure import forget_peak, in_turns, peak_rss_gb, ratio, spread
-from tercet.tasks.translation import parallel_geometry, retrieval_accuracy
-from tercet.tasks.triplets import score_triplets
+from tercet.data.rows.kinds import Triplet
+from tercet.evaluation.evaluate import GROUPS, TASKS, choose_tasks, evaluate
+from tercet.evaluation.geometry import alignment, anisotropy, uniformity
+from tercet.evaluation.tasks.translation import parallel_geometry, retrieval_accuracy
+from tercet.evaluation.tasks.triplets import score_triplets
+from tercet.evaluation.timing import forget_peak, in_turns, peak_rss_gb, ratio, spread
 
 RNG = np.random.default_rng(1)
 
@@ -354,7 +354,7 @@ def test_without_a_training_file_only_what_needs_none_is_scored(tmp_path):
 
 def test_missing_tasks_are_never_averaged_in(tmp_path):
     for name in ("STS12", "STS15"):
-        from tercet.tasks.sts import _YEARS
+        from tercet.evaluation.tasks.sts import _YEARS
 
         write_sts(tmp_path, name[3:], {subset: pair_rows(20) for subset in _YEARS[name]})
     results = run(tmp_path, "sts")
@@ -600,8 +600,8 @@ def test_an_unknown_task_is_refused_with_near_matches(tmp_path, monkeypatch):
 def test_speed_is_measured_for_every_length_batch_and_precision(tiny, monkeypatch):
     cells = {(c["words"], c["batch"]) for c in evaluate(Hashed(), tasks="speed")["tasks"]["speed"]["grid"]}
     assert cells == {(words, batch) for words in (8, 32, 128) for batch in (None, 1, 8, 32)}
-    monkeypatch.setattr("tercet.tasks.speed._NUM_WORDS", (8,))
-    monkeypatch.setattr("tercet.tasks.speed._OWN_BATCHES_WORDS", 64)
+    monkeypatch.setattr("tercet.evaluation.tasks.speed._NUM_WORDS", (8,))
+    monkeypatch.setattr("tercet.evaluation.tasks.speed._OWN_BATCHES_WORDS", 64)
     result = evaluate(tiny(), tasks="speed")["tasks"]["speed"]
     assert {(c["batch"], c["precision"]) for c in result["grid"]} >= {
         (b, p) for b in (None, 1, 8, 32) for p in ("exact", "fast")
@@ -619,7 +619,7 @@ def test_speed_is_measured_with_the_batches_that_are_asked_for_and_with_the_enco
             sizes.append(len(set(sentences)))
             return super().encode(sentences)
 
-    monkeypatch.setattr("tercet.tasks.speed._NUM_WORDS", (8,))
+    monkeypatch.setattr("tercet.evaluation.tasks.speed._NUM_WORDS", (8,))
     result = evaluate(Counting(), tasks="speed")["tasks"]["speed"]
     assert set(sizes) == {1, 8, 32, 256}  # 256: all at once, and no two sentences the same
     assert result["score"] == next(c["sentences_per_s"] for c in result["grid"] if c["batch"] is None)

@@ -3,8 +3,8 @@
 import pytest
 
 from tercet import SettingError
-from tercet.encoder.tokens import Tokens
-from tercet.prompts import EMBEDDING_PROMPTS, Prompt
+from tercet.encoder.model.prompts import EMBEDDING_PROMPTS, Prompt
+from tercet.encoder.model.tokens import Tokens
 
 LONG = "two dogs run through deep snow " * 20
 FAMILIES = ["t5", "byt5", "bert", "roberta"]

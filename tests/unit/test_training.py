@@ -12,9 +12,9 @@ from accelerate import PartialState
 from torch import nn
 
 from tercet import DivergedError, SettingError
-from tercet.training.loop import StepResult, train
-from tercet.training.processes import Processes
-from tercet.training.settings import DevSettings, LoopSettings
+from tercet.training.loop.loop import StepResult, train
+from tercet.training.loop.processes import Processes
+from tercet.training.loop.settings import DevSettings, LoopSettings
 
 NUM_STEPS = 12
 

@@ -13,9 +13,9 @@ import pyarrow.parquet
 import pytest
 
 from tercet import InputError, RowError, SettingError
-from tercet.rows.kinds import LabelledPair, ParallelPair, ScoredPair, Triplet
-from tercet.rows.settings import RowSettings
-from tercet.rows.sources import open_rows
+from tercet.data.feeding.rows import open_rows
+from tercet.data.rows.kinds import LabelledPair, ParallelPair, ScoredPair, Triplet
+from tercet.data.rows.settings import RowSettings
 
 RECORDS = [
     {"anchor": "A man plays.", "positive": "Somebody plays.", "negative": "Nobody plays."},

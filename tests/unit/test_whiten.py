@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tercet import Encoder, SettingError
-from tercet.pipeline import run_recipe
-from tercet.recipe import read_recipe
-from tercet.rows import sources
-from tercet.stages.whiten import whiten
+from tercet.data.feeding import rows as sources
+from tercet.training.pipeline import run_recipe
+from tercet.training.recipe import read_recipe
+from tercet.training.stages.whiten import whiten
 
 TEXTS = [
     f"{who} {what} {n}" for who in ("A man", "Dogs", "Stocks", "It") for what in ("run", "fell") for n in range(80)

@@ -1,6 +1,1 @@
-"""Text to vector: backbones, readouts, the one-step decoder, loading and saving."""
-
-from tercet.encoder.encoder import Encoder
-from tercet.encoder.settings import Embedded, EmbedOptions, EmbedStats, EncoderSettings, Vectors
-
-__all__ = ["EmbedOptions", "EmbedStats", "Embedded", "Encoder", "EncoderSettings", "Vectors"]
+"""Text to vector: the forward pass, the model, the folder on disk."""

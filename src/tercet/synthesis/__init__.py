@@ -1,1 +1,1 @@
-"""Triplets from unlabelled sentences: generate, discriminate, filter, audit."""
+"""Texts from texts: written, judged, filtered, audited."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tercet.files import atomic_write
-from tercet.rows.formats import read_records
+from tercet.data.reading.formats import read_records
+from tercet.storage.files import atomic_write
 
 
 class Candidate(NamedTuple):
@@ -53,7 +53,7 @@ def read_candidates(path: Path) -> Iterator[Candidate]:
 
 
 def as_line(candidate: Candidate) -> bytes:
-    """Return an accepted candidate as a line of JSON that `tercet.rows` reads."""
+    """Return an accepted candidate as a line of JSON that `tercet.data.rows` reads."""
     fields: dict[str, Any] = {
         name: value
         for name, value in candidate._asdict().items()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tercet.rows.formats import read_records
+from tercet.data.reading.formats import read_records
 from tercet.synthesis.corpus import TRIPLETS, read_audit
 
 _LOOKED_AT = 10_000  # accepted triplets of the first folder that are looked for in the others

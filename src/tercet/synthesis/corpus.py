@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tercet.checked import checked
 from tercet.errors import InputError
-from tercet.files import atomic_write, remove_temporaries, sha256_of_json, target_errors, write_json
-from tercet.progress import progress_bar
-from tercet.shards import Shards, in_shards
+from tercet.storage.files import atomic_write, remove_temporaries, target_errors, write_json
+from tercet.storage.hashing import sha256_of_json
+from tercet.storage.progress import progress_bar
+from tercet.storage.settings import checked
+from tercet.storage.shards import Shards, in_shards
 from tercet.synthesis.candidates import Candidate, as_line, read_candidates, write_candidates
 from tercet.synthesis.filters import Filter
 from tercet.synthesis.sentences import Sentences

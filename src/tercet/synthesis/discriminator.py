@@ -8,14 +8,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tercet.encoder.batches import batches_by_length, pad
-from tercet.encoder.engine import AUTOCAST, BROKEN, PACKED, check_finite, evaluating
-from tercet.encoder.generator import head_scale
-from tercet.encoder.onestep import first_decoder_output
-from tercet.encoder.pack import Pack
-from tercet.encoder.packed import read_shape
-from tercet.encoder.t5 import PackedT5WithDecoder, T5Shape
-from tercet.encoder.templates import TemplateTokens, label_ids
+from tercet.encoder.forward.batches import batches_by_length, pad
+from tercet.encoder.forward.engine import AUTOCAST, BROKEN, PACKED, check_finite, evaluating
+from tercet.encoder.forward.onestep import first_decoder_output
+from tercet.encoder.forward.pack import Pack
+from tercet.encoder.forward.t5 import PackedT5WithDecoder, T5Shape
+from tercet.encoder.forward.vectors import read_shape
+from tercet.encoder.model.generator import head_scale
+from tercet.encoder.model.templates import TemplateTokens, label_ids
 from tercet.errors import NonFiniteError, SettingError
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from tercet.encoder.batches import batches_by_length, pad
-from tercet.encoder.engine import AUTOCAST
-from tercet.encoder.generator import head_scale
-from tercet.encoder.kept import kept_folder
+from tercet.encoder.forward.batches import batches_by_length, pad
+from tercet.encoder.forward.engine import AUTOCAST
+from tercet.encoder.model.generator import head_scale
 from tercet.errors import SettingError
-from tercet.files import sha256_of_json
+from tercet.storage.hashing import sha256_of_json
 from tercet.synthesis.sampling import Sampling
+from tercet.vectors.cache import kept_folder
 
 if TYPE_CHECKING:
     from transformers import T5ForConditionalGeneration

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Set
 from functools import partial
 
-from tercet.rows.words import as_words, is_any_known, texts_below
+from tercet.data.rows.words import as_words, is_any_known, texts_below
 from tercet.synthesis.candidates import Candidate
 from tercet.synthesis.settings import FilterSettings
 from tercet.synthesis.sieve import Sieve

@@ -1,10 +1,11 @@
 """Texts that were seen before: 16 bytes each, however long they are."""
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tercet.storage.hashing import text_digest
 
 _Keys = NDArray[np.bytes_]
 
@@ -19,7 +20,7 @@ class Seen:
         """Add texts, and return for each whether it is new: not among those before it, here or in earlier calls."""
         if not texts:
             return []
-        keys = np.array([_key(text) for text in texts], "S16")
+        keys = np.array([text_digest(text) for text in texts], "S16")
         is_new = np.zeros(len(keys), bool)
         is_new[np.unique(keys, return_index=True)[1]] = True
         for array in self._arrays:
@@ -31,7 +32,3 @@ class Seen:
         if len(new):
             self._arrays.append(new)
         return [bool(flag) for flag in is_new]
-
-
-def _key(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

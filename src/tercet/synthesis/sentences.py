@@ -7,11 +7,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tercet.data.feeding.rows import Rows, open_rows
+from tercet.data.rows.kinds import texts_of
+from tercet.data.rows.settings import RowSettings
+from tercet.data.rows.words import as_words
 from tercet.errors import SettingError
-from tercet.rows.kinds import texts_of
-from tercet.rows.settings import RowSettings
-from tercet.rows.sources import Rows, open_rows
-from tercet.rows.words import as_words
 from tercet.synthesis.audit import Tally
 from tercet.synthesis.settings import SentenceSettings
 from tercet.synthesis.sieve import Sieve

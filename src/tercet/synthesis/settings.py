@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from tercet.rows.settings import SourceSettings
+from tercet.data.rows.settings import SourceSettings
 from tercet.synthesis.sampling import Sampling
 
 Strategy = Literal["generate", "no-negatives", "retrieval", "backtranslation"]

@@ -8,17 +8,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tercet.encoder.backbone import NO_CHANGE, sha256_of_weights
-from tercet.encoder.engine import resolve_precision
-from tercet.encoder.generator import load_generator
-from tercet.encoder.kept import cache_folder
-from tercet.encoder.templates import TemplateTokens
-from tercet.encoder.tokens import Tokens, check_texts
+from tercet.encoder.folder.backbone import NO_CHANGE, sha256_of_weights
+from tercet.encoder.forward.engine import resolve_precision
+from tercet.encoder.model.generator import load_generator
+from tercet.encoder.model.templates import TemplateTokens
+from tercet.encoder.model.tokens import Tokens, check_texts
 from tercet.errors import InputError, SettingError
-from tercet.files import sha256_of_json
+from tercet.storage.hashing import sha256_of_json
 from tercet.synthesis.discriminator import Discriminator
 from tercet.synthesis.engines import CTranslate2Engine, Engine, TransformersEngine, has_ctranslate2
 from tercet.synthesis.sampling import Sampling
+from tercet.vectors.cache import cache_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tercet.encoder.backbone import read_model
-from tercet.encoder.batches import batches_by_length
-from tercet.encoder.names import find_folder, sha256_of_model
-from tercet.encoder.tokens import load_tokenizer
+from tercet.encoder.folder.backbone import read_model
+from tercet.encoder.folder.names import find_folder, sha256_of_model
+from tercet.encoder.forward.batches import batches_by_length
+from tercet.encoder.model.tokens import load_tokenizer
 from tercet.errors import ModelError
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""The one training loop. It knows nothing of what is trained or evaluated: it gets a step function and callbacks."""
+"""From a recipe to an encoder: recipes, runs, stages, objectives, the loop."""

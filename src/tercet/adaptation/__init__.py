@@ -1,0 +1,1 @@
+"""From a pile of sentences to an encoder that is better on them."""

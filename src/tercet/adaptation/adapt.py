@@ -1,0 +1,282 @@
+"""The verb `adapt`: from a pile of sentences to a better encoder, in one folder that survives a kill.
+
+It makes a recipe (synthesize triplets, learn from them), runs it, measures both encoders, and keeps one of them.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tercet.adaptation.findings import (
+    Findings,
+    Scorer,
+    measures_of,
+    own_tasks,
+    pool_of,
+    recognised,
+    samples_of,
+    score_held_out,
+    store_of,
+)
+from tercet.adaptation.neighbours import compare
+from tercet.adaptation.page import document_of
+from tercet.adaptation.plan import MIN_TRIPLETS, MODEL, SYNTHESIZER, Plan, Request
+from tercet.data.reading.formats import read_records
+from tercet.data.rows.settings import HUB
+from tercet.encoder.model.encoder import Encoder
+from tercet.errors import InputError, OutputError, SettingError
+from tercet.reporting.html import to_html
+from tercet.reporting.markdown import to_markdown
+from tercet.storage.files import atomic_write, write_json
+from tercet.storage.hashing import sha256_of_json
+from tercet.synthesis.corpus import TRIPLETS, read_audit
+from tercet.synthesis.sentences import Sentences
+from tercet.training.pipeline import RunResult, run_recipe
+from tercet.training.recipe import Recipe
+from tercet.training.runs import ENCODER, copy_folder, locked, read_record
+
+__all__ = ["MODEL", "SYNTHESIZER", "Adapted", "adapt"]
+
+RUN, RECORD, REPORTS = "run", "adapt.json", ("report.md", "report.html")
+
+_REMEDIES = {
+    "alpha": ", or accept less certain ones: --set stages.synthesize.alpha=0.5",
+    "label": ", or try another synthesizer: this one may not know such sentences",
+    "short": ", or accept shorter ones: --set stages.synthesize.min_hypothesis_words=2",
+    "contained": ", or accept parts of sentences: --set stages.synthesize.containment=false",
+    "leak": " that are not in the files of --eval",
+}
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """What came of it."""
+
+    out: Path
+    findings: Findings
+    times_s: dict[str, float]
+
+    @property
+    def encoder(self) -> Path:
+        """The encoder that was kept."""
+        return self.out / ENCODER
+
+
+def adapt(
+    sentences: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    synthesizer: str = SYNTHESIZER,
+    model: str = MODEL,
+    evals: Sequence[str] = (),
+    split: bool = False,
+    column: str | None = None,
+    max_sentences: int | None = None,
+    seed: int = 0,
+    changes: Sequence[str] = (),
+    data: str | Path | None = None,
+    progress: bool = False,
+) -> Adapted:
+    """Adapt an encoder to a pile of sentences.
+
+    `out` gets `encoder/`, `report.html`, `report.md`, `adapt.json` (all numbers) and `run/` (the run of the recipe).
+    Killed and called again with the same arguments, it goes on and ends with the same encoder and report, times aside.
+
+    Args:
+        sentences: Files with a sentence a row, or datasets of the hub.
+        out: The folder.
+        synthesizer: What writes and judges the triplets: an embedded name, a folder, or a hub id.
+        model: The encoder to start from.
+        evals: Files of one's own that both encoders are scored on, `KIND:FILE` or a file whose columns tell its kind.
+            Where the adapted encoder is worse there, the start is kept.
+        split: Whether the texts are documents, to be split into sentences.
+        column: The column with the text.
+        max_sentences: The most sentences that are taken from each source.
+        seed: What everything is drawn with.
+        changes: Settings of the recipe, as `PATH=VALUE`: `stages.synthesize.alpha=0.8`, `stages.contrast.steps=200`.
+        data: The folder with the evaluation data, for STSB-dev; `$TERCET_DATA/eval` where None.
+        progress: Whether bars are shown.
+
+    Raises:
+        TercetError: An input, a setting or a model is not as it should be, too few triplets were accepted, or the
+            folder cannot be used.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingError(f"adapt: is for one process. Adapt with one, then train OUT/{RUN}/recipe.yaml with several.")
+    paths = [sentences] if isinstance(sentences, str | Path) else sentences
+    request = Request(
+        sentences=tuple(map(str, paths)),
+        model=model,
+        synthesizer=synthesizer,
+        own=own_tasks(evals),
+        split=split,
+        column=column,
+        max_sentences=max_sentences,
+        seed=seed,
+        changes=tuple(changes),
+    )
+    out = Path(out)
+    plan = Plan.of(request)
+    dataset = next((path for path in request.sentences if path.startswith(HUB)), None)
+    if dataset is not None and plan.sentences.max_sentences is None:
+        raise SettingError(f"{dataset}: a dataset may take days. Say how many sentences: --max-sentences 2000.")
+    found = Sentences(plan.sentences, rank=1)  # the stage is the one to tell of bad rows
+    num = sum(1 for _ in found) if found.rows.num_rows is not None else None
+    if num == 0:
+        dropped = _most(found.tally.as_json())[1]
+        raise InputError(
+            f"{request.sentences[0]}: none of {found.tally.num:,} sentences is of use{dropped}. Split documents with "
+            "--split, or see the rules: --set stages.synthesize.min_premise_words=3."
+        )
+    with locked(out):
+        return _Adaptation(request, out, found.rows.describe()["sha256"], num, data, progress).go()
+
+
+class _Adaptation:
+    """One adaptation in its folder."""
+
+    def __init__(
+        self, request: Request, out: Path, sha256: str, num: int | None, data: str | Path | None, progress: bool
+    ) -> None:
+        self.request, self.out, self.data, self.progress = request, out, data, progress
+        self.plan = Plan.of(request, num_sentences=num)
+        self.num_sentences = num
+        asked = {name: value for name, value in asdict(request).items() if name not in ("own", "changes")}
+        self.asked: dict[str, Any] = {**asked, "sentences": [*request.sentences], "sha256": sha256}
+        self.chosen = {"own": [*request.own], "changes": [*request.changes]}
+        self.record: dict[str, Any] = self._earlier()
+        self.times_s: dict[str, float] = self.record.get("times_s", {})
+
+    def go(self) -> Adapted:
+        start_s = time.monotonic()
+        scorer = Scorer(self.request.own, self.data)
+        start = self._load_start()
+        before = store_of(start, label="before", progress=self.progress)
+        scores_before = scorer(before)  # first of all, because it finds out whether files are as they should be
+        self._begin()
+        measuring_s = time.monotonic() - start_s
+
+        folder = self._run("synthesis", replace(self.plan.recipe, stages=self.plan.recipe.stages[:1])).stages[0].folder
+        audit = read_audit(folder)
+        check_enough(audit, self.request.sentences[0])
+        anchors = [record["anchor"] for _, record in read_records(folder / TRIPLETS)]
+        self.plan = Plan.of(self.request, num_sentences=self.num_sentences, anchors=anchors)
+        result = self._run("training", self.plan.recipe)
+
+        start_s = time.monotonic()
+        triplets, trained = result.stages[0].output.path, result.stages[1]
+        adapted = Encoder.load(trained.output.path, device=str(start.device))
+        after = store_of(adapted, label="after", progress=self.progress)
+        sources = [source.model_copy(update={"path": str(triplets)}) for source in self.plan.held_out.sources]
+        held_out = self.plan.held_out.model_copy(update={"sources": sources})
+        pool = pool_of(folder / audit["candidates"])
+        findings = Findings(
+            command=self.request.command(self.out, self.data),
+            recipe=self.plan.recipe,
+            audit=audit,
+            num_steps=trained.notes["num_steps"],
+            best_step=(trained.notes["best"] or {}).get("step"),
+            num_learned=read_record(trained.folder / "stage.json")["inputs"]["rows"]["num_rows"],
+            recognised=recognised(triplets, pool, before),
+            samples=samples_of(triplets),
+            measures=measures_of(
+                scores_before, scorer(after), (score_held_out(held_out, before), score_held_out(held_out, after))
+            ),
+            examples=compare(pool, before(pool), after(pool)),
+            num_pool=len(pool),
+        )
+        self.times_s["measuring"] = measuring_s + time.monotonic() - start_s
+        self._write(findings, start, trained.output.path)
+        return Adapted(self.out, findings, self.times_s)
+
+    def _earlier(self) -> dict[str, Any]:
+        """Return the record of an earlier attempt.
+
+        Raises:
+            OutputError: The folder holds something else, or the adaptation of something else.
+        """
+        earlier = read_record(self.out / RECORD)
+        others = [path.name for path in self.out.iterdir() if not path.name.startswith(".")]
+        if others and "asked" not in earlier:
+            raise OutputError(f"{self.out}: holds another run ({', '.join(sorted(others)[:3])}). Name a new folder.")
+        for name, value in earlier.get("asked", self.asked).items():
+            if self.asked.get(name) != value:
+                what = "other sentences" if name == "sha256" else f"{name} {value}"
+                raise OutputError(f"{self.out}: was made with {what}. Name a new folder, or ask for the same.")
+        return earlier
+
+    def _begin(self) -> None:
+        """Write down what is asked for; what came of other settings goes, lest it be taken for what comes of these."""
+        if self.record.get("chosen") != self.chosen:
+            self.record.pop("findings", None)
+            for name in REPORTS:
+                (self.out / name).unlink(missing_ok=True)
+            shutil.rmtree(self.out / ENCODER, ignore_errors=True)
+        self._save()
+
+    def _save(self, **more: Any) -> None:
+        self.record |= {"asked": self.asked, "chosen": self.chosen, "times_s": self.times_s, **more}
+        write_json(self.out / RECORD, self.record)
+
+    def _load_start(self) -> Encoder:
+        settings = self.plan.contrast
+        start = Encoder.load(
+            settings.start or self.request.model,
+            tokenizer=settings.tokenizer,
+            revision=settings.revision,
+            convert_pickle=settings.convert_pickle,
+            seed=self.plan.recipe.seed,
+            **settings.encoder,
+        )
+        _ = start.tower  # an exported graph has none, and can not be trained
+        return start
+
+    def _run(self, part: str, recipe: Recipe) -> RunResult:
+        """Run a recipe, and write down how long its last stage took, all attempts with the same settings together."""
+        settings = sha256_of_json([stage.settings.model_dump(mode="json") for stage in recipe.stages])
+        start_s, skipped = time.monotonic(), False
+        try:
+            result = run_recipe(recipe, self.out / RUN, data=self.data, progress=self.progress)
+            skipped = result.stages[-1].skipped
+            return result
+        finally:
+            if not skipped or part not in self.times_s:
+                timed = self.record.setdefault("timed", {})
+                earlier_s = self.times_s.get(part, 0.0) if timed.get(part) == settings else 0.0
+                self.times_s[part], timed[part] = earlier_s + time.monotonic() - start_s, settings
+                self._save()
+
+    def _write(self, findings: Findings, start: Encoder, trained: Path) -> None:
+        """Write the encoder that is kept, all numbers, and the report, which comes last."""
+        if findings.keeps_start:
+            start.save(self.out / ENCODER)
+        else:
+            copy_folder(trained, self.out / ENCODER)
+        numbers = {**asdict(findings), "recipe": "run/recipe.yaml", "keeps_start": findings.keeps_start}
+        self._save(findings=numbers)
+        document = document_of(findings, self.times_s)
+        for name, text in zip(REPORTS, (to_markdown(document, ""), to_html(document)), strict=True):
+            with atomic_write(self.out / name, "w") as stream:
+                stream.write(text)
+
+
+def check_enough(audit: dict[str, Any], source: str) -> None:
+    """Raise InputError if too few triplets were accepted, naming the rule that dropped most."""
+    num, filters = audit["num_triplets"], audit["filters"]
+    if num < MIN_TRIPLETS:
+        rule, most = _most(filters)
+        raise InputError(
+            f"{source}: {num:,} of {filters['num']:,} triplets were accepted, and {MIN_TRIPLETS} are needed{most}. "
+            f"Give more sentences{_REMEDIES.get(rule, '')}."
+        )
+
+
+def _most(tally: dict[str, Any]) -> tuple[str, str]:
+    """Return the rule that dropped most, and what is to be said of it."""
+    rule = max(tally["dropped"], key=lambda name: tally["dropped"][name]["num"])
+    num = tally["dropped"][rule]["num"]
+    return (rule, f"; the rule {rule!r} dropped {num:,}") if num else ("", "")

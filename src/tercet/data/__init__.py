@@ -1,0 +1,1 @@
+"""Data in: reading formats, rows, feeding batches, evaluation sets."""

@@ -1,0 +1,1 @@
+"""Rows in batches: shuffled, mixed, and resumable anywhere."""

@@ -1,0 +1,1 @@
+"""Rows: what a record says, checked, cleaned and chosen."""

@@ -1,0 +1,1 @@
+"""Model folders on disk: found by name, read, written, exported."""

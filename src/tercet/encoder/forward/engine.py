@@ -1,0 +1,141 @@
+"""How an encoder computes its vectors: packed on a CPU, padded by transformers' own forward everywhere else."""
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+
+from tercet.encoder.forward.batches import pad
+from tercet.encoder.forward.linear import MakeLinear, Prepared, Quantized, has_bf16
+from tercet.encoder.forward.pack import Pack
+from tercet.encoder.forward.vectors import make_packed, read_out, read_shape
+from tercet.encoder.model.tower import T5_FAMILY, Tower
+from tercet.errors import NonFiniteError, SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tercet.encoder.folder.weights import StoredTower
+
+PRECISIONS = ("exact", "fast", "int8", "fp16")
+
+PACKED: dict[str, MakeLinear] = {
+    "exact": Prepared(torch.float32),
+    "fast": Prepared(torch.bfloat16),
+    "int8": Quantized(),
+}
+"""How products are made in the packed forward, by precision."""
+
+BROKEN = "The model's weights or numbers are broken: check how it was trained or converted."
+
+AUTOCAST = {"exact": None, "fast": torch.bfloat16, "fp16": torch.float16}
+"""What transformers' own forward computes in, by precision."""
+
+
+class Engine(Protocol):
+    """Token ids to vectors, at one precision."""
+
+    padded: bool
+    """Whether texts are filled up to the longest of their batch."""
+
+    def __call__(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """Return the vectors of texts before normalisation, in fp32; texts of equal length should be side by side."""
+
+
+def choose_engine(
+    tower: "Tower | StoredTower", precision: str, *, device: torch.device, load: Callable[[], Tower], pad_id: int
+) -> Engine:
+    """Return the fastest way to compute vectors at a precision.
+
+    Packed on a CPU, for every model that has a packed forward and every precision that it has; padded otherwise.
+    """
+    if can_pack(tower, device) and precision in PACKED:
+        return PackedEngine(tower, PACKED[precision])
+    if precision == "int8":
+        raise SettingError("precision 'int8': is for models on a CPU, of the usual kinds. Take 'exact' or 'auto'.")
+    return PaddedEngine(load(), AUTOCAST[precision], pad_id)
+
+
+def can_pack(tower: "Tower | StoredTower", device: torch.device) -> bool:
+    """Return whether a model has a packed forward here: on a CPU, of a usual shape, without adapters."""
+    adapted = isinstance(tower, Tower) and any("lora_" in name for name, _ in tower.named_parameters())
+    return device.type == "cpu" and not adapted and read_shape(tower.config) is not None
+
+
+class PackedEngine:
+    """The packed forward, with weights prepared for one precision."""
+
+    padded = False
+
+    def __init__(self, tower: "Tower | StoredTower", make: MakeLinear) -> None:
+        shape = read_shape(tower.config)
+        if shape is None:
+            raise ValueError("this model has no packed forward")
+        with torch.no_grad():
+            weights = {name: weight.detach() for name, weight in tower.weights().items()}
+            check_finite(weights)
+            self.model = make_packed(shape, weights, make, decoder=tower.head.needs_decoder)
+        self.head = tower.head
+
+    def __call__(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """Return the vectors of texts before normalisation."""
+        with torch.inference_mode(), evaluating(self.head):
+            return read_out(self.model, Pack.of(rows), self.head)
+
+
+class PaddedEngine:
+    """transformers' own forward, on any device."""
+
+    padded = True
+
+    def __init__(self, tower: Tower, dtype: torch.dtype | None, pad_id: int) -> None:
+        self.tower, self.dtype, self.pad_id = tower, dtype, pad_id
+
+    def __call__(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """Return the vectors of texts before normalisation."""
+        device = next(self.tower.parameters()).device
+        input_ids, mask = pad(rows, pad_id=self.pad_id)
+        compute = nullcontext() if self.dtype is None else torch.autocast(device.type, self.dtype)
+        with torch.inference_mode(), compute, evaluating(self.tower):
+            return self.tower.raw(input_ids.to(device), mask.to(device))
+
+
+def check_finite(weights: dict[str, Tensor]) -> None:
+    """Raise NonFiniteError if a weight is not finite: a prepared product with a ReLU would make 0 of it."""
+    for name, weight in weights.items():
+        if not bool(weight.isfinite().all()):
+            layer = name.removesuffix(".weight").removesuffix(".bias")
+            raise NonFiniteError(f"a vector is not finite: it went wrong in backbone.{layer}. {BROKEN}")
+
+
+def resolve_precision(precision: str, *, model_type: str, device: torch.device) -> str:
+    """Return what a precision stands for on this machine: `auto` is `fast` or `exact`.
+
+    Raises:
+        SettingError: There is no such precision, or not for this model.
+    """
+    if precision == "auto":
+        bf16 = torch.cuda.is_bf16_supported() if device.type == "cuda" else device.type == "cpu" and has_bf16()
+        return "fast" if bf16 else "exact"
+    if precision not in PRECISIONS:
+        known = ", ".join(PRECISIONS)
+        raise SettingError(f"precision {precision!r}: there is none of that name. Known: {known}, auto.")
+    if precision == "fp16" and model_type in T5_FAMILY:
+        raise SettingError(
+            "precision 'fp16': T5 was trained in bf16 and overflows to NaN in fp16, in its feed-forward layers first. "
+            "Take 'fast' (bf16) or 'exact'."
+        )
+    return precision
+
+
+@contextmanager
+def evaluating(module: torch.nn.Module) -> "Iterator[None]":
+    """Switch a module to evaluation for a while."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)

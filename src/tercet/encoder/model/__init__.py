@@ -1,0 +1,1 @@
+"""The model: tokens, transformer, readout, and the Encoder that joins them."""

@@ -1,0 +1,348 @@
+"""The Encoder: text goes in, vectors come out."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+import numpy as np
+import torch
+
+from tercet.encoder.folder.assemble import assemble_fresh, assemble_stored
+from tercet.encoder.folder.backbone import NO_CHANGE, sha256_of_weights
+from tercet.encoder.folder.layout import EXPORT_FILE, write_folder
+from tercet.encoder.folder.names import EMBEDDED, FRESH, find_folder
+from tercet.encoder.folder.weights import StoredTower
+from tercet.encoder.forward.batches import batches_by_length, pad
+from tercet.encoder.forward.engine import BROKEN, Engine, choose_engine, resolve_precision
+from tercet.encoder.forward.vectors import read_shape
+from tercet.encoder.model.settings import (
+    Embedded,
+    EmbedOptions,
+    EmbedStats,
+    EncoderSettings,
+    OnTruncate,
+    Vectors,
+    check_settings,
+)
+from tercet.encoder.model.tokens import Tokens, check_texts, load_tokenizer
+from tercet.encoder.model.tower import Head, Tower, first_bad_layer, unit_length
+from tercet.errors import NonFiniteError, OutputError, SettingError, TextError
+from tercet.storage.progress import Advance, progress_bar
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+logger = logging.getLogger("tercet")
+
+_CHUNK_TEXTS = 8192
+"""How many texts of a list are tokenised at a time, and sorted by length among each other."""
+
+_T = TypeVar("_T")
+
+
+class Encoder:
+    """A sentence encoder. `Encoder.load` makes one.
+
+    Attributes:
+        tokens: Texts to token ids.
+        dtype: The number format that `save` writes; computing is in fp32 unless `embed` is told otherwise.
+        prompts: Prefixes that the model has names for; `load` takes such a name as its `prompt`.
+    """
+
+    def __init__(
+        self,
+        tower: Tower | StoredTower,
+        tokens: Tokens,
+        *,
+        dtype: torch.dtype = torch.float32,
+        prompts: dict[str, str] | None = None,
+    ) -> None:
+        self._tower = tower
+        self._engines: dict[str, tuple[object, Engine]] = {}
+        self.tokens = tokens
+        self.dtype = dtype
+        self.prompts = prompts or {}
+
+    @classmethod
+    def load(
+        cls,
+        name: str | Path,
+        *,
+        tokenizer: "str | Path | PreTrainedTokenizerBase | None" = None,
+        device: str | None = None,
+        revision: str | None = None,
+        convert_pickle: bool = False,
+        seed: int = 0,
+        **settings: Unpack[EncoderSettings],
+    ) -> "Encoder":
+        """Load an encoder.
+
+        Args:
+            name: An embedded name (`mini`), a model folder, a hub id, or `random:SHAPE` (`random:t5-small`) for a
+                fresh model.
+            tokenizer: The tokenizer of a fresh model, or another one than the model's own: a folder, a hub id or an
+                object of transformers.
+            device: Where it runs; a GPU if there is one, else the CPU.
+            revision: The branch, tag or commit on the hub.
+            convert_pickle: Whether a pickled checkpoint may be converted, weights only.
+            seed: What fresh weights are drawn with.
+            **settings: See `EncoderSettings`; a plain transformers checkpoint needs a `readout`.
+
+        Raises:
+            ModelError: The model cannot be found, read or trusted.
+            SettingError: The settings do not fit it.
+        """
+        check_settings(settings)
+        name = str(name)
+        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if tokenizer is not None and isinstance(tokenizer, str | Path):
+            tokenizer = load_tokenizer(find_folder(str(tokenizer), weights=False))
+        if name.startswith(FRESH):
+            tower, tokens = assemble_fresh(name.removeprefix(FRESH), tokenizer, settings, seed)
+            return cls(tower.to(where), tokens)
+        folder = find_folder(name, revision=revision, pickles=convert_pickle)
+        if (folder / EXPORT_FILE).exists():
+            return _open_exported(folder, tokenizer, device, settings)
+        stored_tower, tokens, stored = assemble_stored(
+            folder, tokenizer, settings, convert_pickle, seed, device=where, embedded=name in EMBEDDED
+        )
+        if isinstance(stored_tower, Tower):
+            stored_tower.to(where)
+        return cls(stored_tower, tokens, dtype=stored.dtype, prompts=stored.prompts)
+
+    @property
+    def tower(self) -> Tower:
+        """The torch module, with the transformer of transformers in it: read when it is first asked for."""
+        if isinstance(self._tower, StoredTower):
+            self._tower = self._tower.load()
+        return self._tower
+
+    @property
+    def head(self) -> Head:
+        """What makes a vector of the transformer's hidden states."""
+        return self._tower.head
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a vector has."""
+        return self.head.width
+
+    @property
+    def num_parameters(self) -> int:
+        """How many weights the encoder has."""
+        return sum(weight.numel() for weight in [*self._tower.weights().values(), *self.head.parameters()])
+
+    @property
+    def settings(self) -> EncoderSettings:
+        """The settings in force."""
+        dense = self.head.dense_layers
+        return {
+            "readout": self.head.readout,
+            "mlp": self.head.mlp_when,
+            "projection": dense[-1].linear.out_features if dense else None,
+            "normalize": self.head.normalize,
+            "prompt": self.tokens.prompt.setting,
+            "max_tokens": self.tokens.max_tokens,
+        }
+
+    @property
+    def device(self) -> torch.device:
+        """Where the encoder runs."""
+        return self._tower.device
+
+    def save(self, folder: str | Path) -> None:
+        """Write the encoder as a sentence-transformers model folder, in place of what was there.
+
+        Raises:
+            OutputError: The folder cannot be written; nothing is left half-written.
+        """
+        target = Path(folder)
+        if target.is_dir() and any(target.iterdir()) and not (target / "config.json").exists():
+            raise OutputError(f"{target}: holds other files than a model, which would be lost. Name a new folder.")
+        write_folder(target, self.tower, self.tokens, dtype=self.dtype, prompts=self.prompts)
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that decides a vector: weights, tokenizer and settings."""
+        config = self._tower.config
+        shape = read_shape(config)
+        described = [
+            self.settings,
+            self.tokens.describe(),
+            {key: value for key, value in config.items() if key not in NO_CHANGE} if shape is None else repr(shape),
+            [layer.activation for layer in self.head.dense_layers],
+        ]
+        return sha256_of_weights(self._tower.weights() | self.head.state_dict(), described=described)
+
+    def embed(self, texts: Sequence[str], **options: Unpack[EmbedOptions]) -> Vectors:
+        """Return the vectors of texts, in their order: float32 [n, d].
+
+        Args:
+            texts: Any number of texts; an empty text has a vector too. Equal texts are embedded once.
+            **options: See `EmbedOptions`.
+
+        Raises:
+            TextError: Something in `texts` is no text, or is too long and `on_truncate` is `error`.
+            NonFiniteError: A vector is not finite; the message names the layer.
+        """
+        return self.embed_with_stats(texts, **options)[0]
+
+    def embed_with_stats(self, texts: Sequence[str], **options: Unpack[EmbedOptions]) -> tuple[Vectors, EmbedStats]:
+        """Do as `embed`, and also return how many texts, tokens and truncated texts there were."""
+        check_texts(texts)
+        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        different = list(places)
+        chunks = (different[start : start + _CHUNK_TEXTS] for start in range(0, len(different), _CHUNK_TEXTS))
+        embedded = Embedded.empty(len(different), self._check_dims(options.get("dims")))
+        show = options.get("progress", False)
+        with progress_bar("embedding", total=len(texts), unit="texts", enabled=show is True) as bar:
+            advance = options["progress"] = show if callable(show) else bar
+            num = 0
+            try:
+                for part in self.embed_each(chunks, **options):
+                    embedded[num : num + len(part.vectors)] = part
+                    num += len(part.vectors)
+            except TextError as error:
+                raise TextError(texts.index(different[num + error.position]), error.problem) from error
+            if len(different) < len(texts):
+                embedded = embedded[np.array([places[text] for text in texts])]
+                advance(len(texts) - len(different))
+        stats = embedded.stats
+        if stats.num_truncated:
+            cut = (stats.num_truncated, stats.num_texts, self.tokens.max_tokens)
+            logger.warning("%d of %d texts were cut to %d tokens", *cut)
+        return embedded.vectors, stats
+
+    def embed_each(
+        self,
+        chunks: Iterable[Sequence[str]],
+        *,
+        precision: str = "exact",
+        dims: int | None = None,
+        normalize: bool | None = None,
+        max_batch_tokens: int = 2048,
+        on_truncate: OnTruncate = "count",
+        progress: bool | Advance = False,
+    ) -> Iterator[Embedded]:
+        """Embed chunks of texts as they come, and yield each one's vectors and what was read of it.
+
+        The next chunk is read and tokenised, in a thread of its own, while one is computed; no more than that is in
+        memory. A TextError counts positions within its chunk. The options are those of `embed`.
+        """
+        if max_batch_tokens < 1:
+            raise SettingError(f"max_batch_tokens {max_batch_tokens}: is less than one. Give a positive number.")
+        dims = self._check_dims(dims)
+        precision = self.resolve_precision(precision)
+        engine = self._engine(precision)
+        scale = self.head.normalize if normalize is None else normalize
+        num_truncated = 0
+        for rows, truncated in _one_ahead(map(self._tokenize, chunks)):
+            num_truncated += sum(truncated)
+            if on_truncate == "error" and num_truncated:
+                raise self._too_long(truncated)
+            vectors = np.empty((len(rows), dims), np.float32)
+            lengths = [len(row) for row in rows]
+            for batch in batches_by_length(lengths, max_batch_tokens=max_batch_tokens, padded=engine.padded):
+                ids = [rows[i] for i in batch]
+                output = self._finite(engine(ids), ids, precision)[:, :dims]
+                vectors[batch] = (unit_length(output) if scale else output).cpu().numpy()
+                if callable(progress):
+                    progress(len(batch), note=f"{num_truncated:,} truncated" if num_truncated else None)
+            yield Embedded(vectors, np.array(lengths, np.int32), np.array(truncated))
+
+    def _tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
+        check_texts(texts)
+        return self.tokens(texts)
+
+    def _engine(self, precision: str) -> Engine:
+        """Return what computes at a precision, prepared anew where weights have changed since the last time."""
+        state, engine = self._engines.get(precision, (None, None))
+        if engine is None or state != self._tower.state():
+            pad_id = self.tokens.pad_id
+            engine = choose_engine(self._tower, precision, device=self.device, load=lambda: self.tower, pad_id=pad_id)
+            self._engines[precision] = self._tower.state(), engine
+        return engine
+
+    def _finite(self, output: torch.Tensor, rows: list[list[int]], precision: str) -> torch.Tensor:
+        if bool(output.isfinite().all()):
+            return output
+        input_ids, mask = (tensor.to(self.device) for tensor in pad(rows, pad_id=self.tokens.pad_id))
+        layer = first_bad_layer(self.tower, input_ids, mask)
+        fix = BROKEN if precision == "exact" else "Try precision 'exact'."
+        raise NonFiniteError(f"a vector is not finite: it went wrong in {layer}. {fix}")
+
+    def _too_long(self, truncated: list[bool]) -> TextError:
+        fix = "Shorten it, raise max_tokens, or set on_truncate to count."
+        return TextError(truncated.index(True), f"is longer than {self.tokens.max_tokens} tokens. {fix}")
+
+    def encode(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        show_progress_bar: bool | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        convert_to_tensor: bool = False,
+        convert_to_numpy: bool = True,
+        batch_size: int | None = None,
+        **others: Any,
+    ) -> Any:
+        """Do as `embed`, under the name and with the arguments that other tools call.
+
+        One text gives one vector. As there, `normalize_embeddings` can ask for length 1, not forbid it. Batches are cut
+        by tokens, so `batch_size` is not needed; `convert_to_numpy` is what happens anyway.
+
+        Raises:
+            SettingError: Another argument was given (`prompt`), and is not None.
+        """
+        del batch_size, convert_to_numpy
+        unknown = [name for name, value in others.items() if value is not None]
+        if unknown:
+            raise SettingError(f"encode has no {unknown[0]!r}. Set it when the encoder is loaded, or call embed.")
+        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        vectors = self.embed(
+            texts, normalize=normalize_embeddings or None, dims=truncate_dim, progress=bool(show_progress_bar)
+        )
+        result = torch.from_numpy(vectors) if convert_to_tensor else vectors
+        return result[0] if isinstance(sentences, str) else result
+
+    def similarity(self, a: Sequence[str] | Vectors, b: Sequence[str] | Vectors) -> Vectors:
+        """Return the cosine of each of `a` with each of `b`: [len(a), len(b)]. Both are texts or vectors."""
+        left, right = (_unit(x if isinstance(x, np.ndarray) else self.embed(x)) for x in (a, b))
+        return left @ right.T
+
+    def resolve_precision(self, precision: str) -> str:
+        """Return what a precision stands for on this machine: `auto` is `fast` or `exact`.
+
+        Raises:
+            SettingError: There is no such precision, or not for this model.
+        """
+        return resolve_precision(precision, model_type=self._tower.config["model_type"], device=self.device)
+
+    def _check_dims(self, dims: int | None) -> int:
+        if dims is not None and not 1 <= dims <= self.dim:
+            raise SettingError(f"dims {dims}: this encoder's vectors have {self.dim} numbers. Take 1 to {self.dim}.")
+        return dims or self.dim
+
+
+def _open_exported(folder: Path, tokenizer: object, device: str | None, settings: EncoderSettings) -> Encoder:
+    from tercet.encoder.folder.exported import Exported  # which is an Encoder itself
+
+    if tokenizer is not None or device not in (None, "cpu"):
+        raise SettingError(f"{folder}: an exported graph has its own tokenizer and runs on the CPU. Leave them out.")
+    return Exported(folder, settings)
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-6), np.float32)
+
+
+def _one_ahead(items: Iterator[_T]) -> Iterator[_T]:
+    """Yield what an iterator yields, but let it make the next one in a thread meanwhile."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        coming = thread.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item

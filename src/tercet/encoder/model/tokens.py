@@ -1,0 +1,190 @@
+"""Text to token ids: prompt, special tokens, and truncation that only ever cuts the text."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tercet.encoder.folder.backbone import read_json, refuse_code
+from tercet.encoder.model.prompts import Prompt
+from tercet.errors import InputError, ModelError, SettingError, TextError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class TokenizerFile:
+    """A compiled tokenizer as it stands in its file: what is needed of it to embed, without importing transformers.
+
+    Args:
+        folder: Where `tokenizer.json` and `tokenizer_config.json` are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self.folder = folder
+        self.backend_tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.backend_tokenizer.no_padding()
+        self.backend_tokenizer.no_truncation()
+        config = read_json(folder / "tokenizer_config.json")
+        pad = config["pad_token"]
+        self.pad_token_id = self.backend_tokenizer.token_to_id(pad["content"] if isinstance(pad, dict) else pad)
+        self.model_max_length: int = config.get("model_max_length", 0)
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """Return the ids of one text."""
+        return list(self.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
+
+
+class Tokens:
+    """Turns texts into token ids.
+
+    The ids of a text are: special tokens, prefix and text, suffix, special tokens. Prefix and text are tokenised as
+    one string; the suffix by itself. Where that exceeds `max_tokens`, the end of the text is cut, nothing else.
+
+    Args:
+        tokenizer: A transformers tokenizer, or the file of one.
+        prompt: The template around a text, or None.
+        max_tokens: The most that the model reads, prompt and special tokens included.
+        lowercase: Whether texts are lower-cased first.
+
+    Raises:
+        SettingError: The prompt leaves no room for text.
+    """
+
+    def __init__(
+        self,
+        tokenizer: "PreTrainedTokenizerBase | TokenizerFile",
+        *,
+        prompt: Prompt | None = None,
+        max_tokens: int,
+        lowercase: bool = False,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self.prompt = prompt or Prompt("", "")
+        self.max_tokens = max_tokens
+        self.lowercase = lowercase
+        self._before, self._after = _special_ids(tokenizer)
+        self._suffix = self._encode([self.prompt.suffix.lower() if lowercase else self.prompt.suffix])[0]
+        self._room = max_tokens - len(self._before) - len(self._suffix) - len(self._after)
+        if self._room <= len(self._encode([self.prompt.prefix])[0]):
+            raise SettingError(
+                f"max_tokens {max_tokens}: the prompt {self.prompt.template!r} and the special tokens leave no room "
+                "for text. Raise max_tokens or shorten the prompt."
+            )
+
+    @property
+    def tokenizer(self) -> "PreTrainedTokenizerBase":
+        """The tokenizer of transformers: read when it is first asked for."""
+        if isinstance(self._tokenizer, TokenizerFile):
+            self._tokenizer = load_tokenizer(self._tokenizer.folder)
+        return self._tokenizer
+
+    @property
+    def pad_id(self) -> int:
+        """The id that fills up a batch."""
+        return int(self._tokenizer.pad_token_id or 0)
+
+    @property
+    def frame(self) -> tuple[list[int], list[int]]:
+        """The ids before prefix and text, and those behind: special tokens, and the prompt's suffix."""
+        return self._before, self._suffix + self._after
+
+    def describe(self) -> list[Any]:
+        """Return everything that decides the ids of a text, prompt and length aside, as JSON."""
+        backend: Any = getattr(self._tokenizer, "backend_tokenizer", None)
+        pieces = backend.to_str() if backend is not None else sorted(self.tokenizer.get_vocab().items())
+        return [self.lowercase, self._before, self._after, self.pad_id, pieces]
+
+    def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
+        """Return the ids of each text, and for each text whether it was truncated."""
+        if self.prompt.prefix:
+            texts = [self.prompt.prefix + text for text in texts]
+        if self.lowercase:
+            texts = [text.lower() for text in texts]
+        bare = self._encode(texts)
+        room, after = self._room, self._suffix + self._after
+        return [self._before + ids[:room] + after for ids in bare], [len(ids) > room for ids in bare]
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return bare_ids(self._tokenizer, texts)
+
+
+def bare_ids(tokenizer: "PreTrainedTokenizerBase | TokenizerFile", texts: Sequence[str]) -> list[list[int]]:
+    """Return the ids of each text, without special tokens and whole."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:  # ByT5 has no compiled tokenizer: its ids are bytes
+        return [tokenizer.encode(text, add_special_tokens=False) for text in texts]
+    backend.no_padding()  # a call of the tokenizer itself, by somebody else, may have switched them on
+    backend.no_truncation()
+    return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """Raise TextError if something is no text, or InputError where one text stands for a list."""
+    if isinstance(texts, str):
+        raise InputError("one string was given where a list of texts is wanted. Write [text].")
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TextError(i, f"is of type {type(text).__name__}. Give strings.")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise TextError(i, f"is not Unicode ({error.reason}). Decode it as UTF-8.") from error
+
+
+def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTrainedTokenizerBase":
+    """Return the tokenizer in a folder; an object that already is one is passed through.
+
+    Raises:
+        ModelError: The folder holds none that can be read without running foreign code.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+    if isinstance(source, PreTrainedTokenizerBase):
+        tokenizer = source
+    else:
+        refuse_code(Path(source), "tokenizer_config.json")
+        _require_sentencepiece(Path(source))
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
+        except Exception as error:  # the tokenizers library raises nothing narrower
+            raise ModelError(f"{source}: no tokenizer can be read ({error}). Is the folder complete?") from error
+        files = tokenizer.vocab_files_names.values()
+        if files and not any((Path(source) / file).exists() for file in files):  # it would be made without words
+            raise ModelError(f"{source}: has no vocabulary ({', '.join(files)}). Is the folder complete?")
+    return tokenizer
+
+
+def tokenizer_file(folder: Path) -> TokenizerFile | None:
+    """Return the tokenizer in a folder as its file has it; None where the file is not there or not complete.
+
+    Only for folders whose file is what transformers would make of it: it builds some tokenizers anew from their words.
+    """
+    refuse_code(folder, "tokenizer_config.json")
+    try:
+        return TokenizerFile(folder)
+    except Exception:  # the tokenizers library raises nothing narrower; transformers will say what is wrong
+        return None
+
+
+def _require_sentencepiece(folder: Path) -> None:
+    """Say what to install where a tokenizer is only there as a SentencePiece model, as of T5 v1.1 and mT5."""
+    models = list(folder.glob("*.model"))
+    if models and not (folder / "tokenizer.json").exists():
+        try:
+            import_module("sentencepiece")
+            import_module("google.protobuf")
+        except ImportError as error:
+            raise ModelError(
+                f"{models[0]}: needs sentencepiece and protobuf. Run: pip install 'tercet[sentencepiece]'"
+            ) from error
+
+
+def _special_ids(tokenizer: "PreTrainedTokenizerBase | TokenizerFile") -> tuple[list[int], list[int]]:
+    """Find which ids a tokenizer puts before and after a text."""
+    bare = tokenizer.encode("a", add_special_tokens=False)
+    full = tokenizer.encode("a", add_special_tokens=True)
+    start = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
+    return full[:start], full[start + len(bare) :]

@@ -1,0 +1,1 @@
+"""How good an encoder is: tasks, metrics, geometry, and the papers' published tables."""

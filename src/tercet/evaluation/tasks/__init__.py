@@ -1,0 +1,1 @@
+"""What an encoder is measured by, one family a file."""

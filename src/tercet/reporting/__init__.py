@@ -1,0 +1,1 @@
+"""Results beside the papers' tables, with figures."""

@@ -1,1 +1,0 @@
-"""Data in: files of rows, every error with its file and line."""

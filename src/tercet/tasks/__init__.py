@@ -1,1 +1,0 @@
-"""Evaluation tasks: what an encoder is measured by."""

@@ -1,0 +1,1 @@
+"""The one training loop; it knows nothing of what is trained or evaluated."""

@@ -1,0 +1,315 @@
+"""The pipeline: runs a recipe's stages in a folder. What is done is skipped, what was killed goes on."""
+
+import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tercet.data.sets.folder import DataFolder
+from tercet.encoder.model.encoder import Encoder
+from tercet.errors import SettingError
+from tercet.evaluation.evaluate import VectorStore, choose_tasks, data_root, evaluate, versions
+from tercet.evaluation.tasks.own import PARALLEL, trajectory_task
+from tercet.evaluation.tasks.task import Options, Result, Task
+from tercet.storage.files import atomic_write, target_errors, write_json
+from tercet.storage.hashing import sha256_of_json, sha256_of_path
+from tercet.training.loop.loop import Evaluate, Measure
+from tercet.training.loop.processes import Processes
+from tercet.training.loop.settings import DevSettings, LoopSettings, TrajectorySettings
+from tercet.training.recipe import Recipe, Stage
+from tercet.training.runs import (
+    DESCRIPTION,
+    ENCODER,
+    RECIPE,
+    RESULTS,
+    copy_folder,
+    join_logs,
+    locked,
+    log_to,
+    machine,
+    read_record,
+)
+from tercet.training.stages.kinds import KINDS
+from tercet.training.stages.sharded import ShardedEncoder
+from tercet.training.stages.stage import Context, Output
+
+logger = logging.getLogger("tercet")
+
+_NO_CHANGE = ("cache", "log_every", "checkpoint_every")
+"""Settings that change nothing about a stage's output."""
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What happened to a stage."""
+
+    name: str
+    folder: Path
+    output: Output
+    skipped: bool
+    """Whether an earlier run had done it."""
+    notes: dict[str, Any]
+    """What the stage thought worth noting: its steps, its best score."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to."""
+
+    stages: tuple[StageResult, ...]
+    encoder: Path | None
+    """The last encoder."""
+    results: dict[str, Any] | None
+    """The contents of `results.json`, where the recipe evaluates."""
+    is_main: bool = True
+    """Whether this process is the one that writes and speaks."""
+
+
+def run_recipe(
+    recipe: Recipe,
+    run: str | Path,
+    *,
+    data: str | Path | None = None,
+    tensorboard: bool = False,
+    progress: bool = False,
+) -> RunResult:
+    """Run a recipe's stages, and score the last encoder where the recipe says so.
+
+    Args:
+        recipe: What to do.
+        run: The folder for everything. Killed and called again, a run goes on; stages whose settings and inputs have
+            not changed are skipped.
+        data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
+        tensorboard: Whether the log is written for TensorBoard, too.
+        progress: Whether bars are shown.
+
+    Raises:
+        TercetError: Something about the recipe, its inputs or the training is not as it should be.
+    """
+    check_tasks(recipe)
+    processes = Processes.start()
+    if not processes.is_main:
+        logger.setLevel(logging.ERROR)  # the main process says it
+    try:
+        with locked(Path(run)) if processes.is_main else nullcontext():
+            return _Run(recipe, Path(run), data, processes, tensorboard, progress and processes.is_main).go()
+    finally:
+        processes.stop()
+
+
+def check_tasks(recipe: Recipe) -> None:
+    """Raise SettingError if a recipe names a task that is unknown, or several where one is wanted."""
+    for stage in recipe.stages:
+        if isinstance(stage.settings, LoopSettings):
+            if isinstance(stage.settings.evaluate, DevSettings):
+                _dev_task(stage.settings.evaluate.task, f"stages.{stage.name}.evaluate.task")
+            for name in stage.settings.trajectory.sets if stage.settings.trajectory is not None else ():
+                trajectory_task(name)
+    choose_tasks(recipe.evaluate)
+
+
+class _Run:
+    """One run in its folder."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        data: str | Path | None,
+        processes: Processes,
+        tensorboard: bool,
+        progress: bool,
+    ) -> None:
+        self.recipe, self.folder, self.data = recipe, folder, data
+        self.processes, self.tensorboard, self.progress = processes, tensorboard, progress
+        self.done: list[StageResult] = []
+
+    def go(self) -> RunResult:
+        if self.processes.is_main:
+            with atomic_write(self.folder / RECIPE, "w") as stream:
+                stream.write(self.recipe.as_yaml())
+        self._describe()
+        for stage in self.recipe.stages:
+            self.done.append(self._run_stage(stage))
+            self._describe()
+        if self.processes.is_main:
+            join_logs(self.folder, [result.folder for result in self.done])
+        encoders = [result.output.path for result in self.done if result.output.path.name == ENCODER]
+        results = self._finish(encoders[-1]) if encoders and self.processes.is_main else None
+        encoder = self.folder / ENCODER if encoders else None
+        self.processes.wait()
+        return RunResult(tuple(self.done), encoder, results, self.processes.is_main)
+
+    def _run_stage(self, stage: Stage) -> StageResult:
+        folder = self.folder / "stages" / f"{len(self.done) + 1:02d}-{stage.name}"
+        folders = [*(result.folder for result in self.done), folder]
+        kind = KINDS[stage.kind]
+        context = Context(
+            name=stage.name,
+            folder=folder,
+            seed=self.recipe.seed,
+            outputs={result.name: result.output for result in self.done},
+            processes=self.processes,
+            score=self._score,
+            measure=self._measure,
+            on_log=log_to(self.folder, stage.name, folders, tensorboard=self.tensorboard)
+            if self.processes.is_main
+            else None,
+            progress=self.progress,
+        )
+        work = kind.work(stage.settings, context)
+        settings = {name: value for name, value in stage.dump().items() if name not in _NO_CHANGE}
+        key = sha256_of_json([stage.kind, settings, _deciding(work.inputs), self.recipe.seed])
+        output = Output(folder / kind.output, key)
+        record = self._record_of(folder, output) if self.processes.is_main else None
+        if self.processes.share(float(record is not None)):
+            return StageResult(stage.name, folder, output, True, (record or {}).get("notes", {}))
+        notes = work.run()
+        if self.processes.is_main:
+            join_logs(self.folder, folders)
+            record = {"key": key, "kind": stage.kind, "inputs": work.inputs, "notes": notes}
+            write_json(folder / "stage.json", {**record, "output": sha256_of_path(output.path)})
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        self.processes.wait()
+        return StageResult(stage.name, folder, output, False, notes)
+
+    def _record_of(self, folder: Path, output: Output) -> dict[str, Any] | None:
+        """Return the record of a stage that is done; else make its folder ready to start or to go on."""
+        started = folder / "key"
+        record = read_record(folder / "stage.json")
+        if (
+            record.get("key") == output.key
+            and output.path.exists()
+            and sha256_of_path(output.path) == record.get("output")
+        ):
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # where a kill came before it
+            return record
+        with target_errors(folder):
+            if record or (started.exists() and started.read_text(encoding="utf-8") != output.key):
+                logger.warning("%s: its settings, inputs or output have changed, so it starts again", folder)
+                shutil.rmtree(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(started, "w") as stream:
+            stream.write(output.key)
+        return None
+
+    def _describe(self) -> None:
+        """Write down what was done, and with what."""
+        if not self.processes.is_main:
+            return
+        description = {
+            "recipe": self.recipe.name,
+            "seed": self.recipe.seed,
+            "versions": versions(),
+            "machine": machine(),
+            "num_processes": self.processes.world,
+            "stages": {result.name: read_record(result.folder / "stage.json") for result in self.done},
+        }
+        write_json(self.folder / DESCRIPTION, description)
+
+    def _finish(self, encoder: Path) -> dict[str, Any] | None:
+        if copy_folder(encoder, self.folder / ENCODER):
+            (self.folder / RESULTS).unlink(missing_ok=True)  # those of another encoder
+        if not self.recipe.evaluate:
+            return None
+        loaded = Encoder.load(self.folder / ENCODER, device=str(self.processes.device))
+        results = read_record(self.folder / RESULTS)
+        asked = {task.name for task in choose_tasks(self.recipe.evaluate)}
+        is_scored = asked <= results.get("tasks", {}).keys()  # data that was missing may have come
+        if results.get("settings", {}).get("fingerprint") == loaded.fingerprint() and is_scored:
+            return results
+        return evaluate(
+            loaded,
+            tasks=self.recipe.evaluate,
+            data=self.data,
+            out=self.folder,
+            name=self.recipe.name,
+            progress=self.progress,
+        )
+
+    def _score(self, encoder: Encoder, source: Encoder | None, dev: Task | str, precision: str) -> Evaluate:
+        """Return the function that scores an encoder on a dev task while it trains."""
+        task = _dev_task(dev) if isinstance(dev, str) else dev
+        folder = DataFolder(data_root(self.data, [task]))
+
+        def score() -> dict[str, Any]:
+            embed, options = self._embed(encoder, precision), self._options(source, precision)
+            with _errors_only():
+                result = task.run(folder, embed, options)
+                line = {"dev": result["score"], "set": task.name}
+                if task.name in ("STSB-dev", "ZH-STSB-dev"):
+                    result = trajectory_task(task.name).run(folder, embed, options)
+                line |= _shape(result)
+            return line
+
+        return score
+
+    def _measure(
+        self, encoder: Encoder, source: Encoder | None, trajectory: TrajectorySettings, precision: str
+    ) -> Measure:
+        """Return the function that measures an encoder while it trains: on parallel pairs, with what is trained there.
+
+        Where the MLP is for training only, translations are near one another behind it, and not before it.
+        """
+        tasks = [trajectory_task(name) for name in trajectory.sets]
+        folder = DataFolder(data_root(self.data, tasks))
+
+        def measure_one(task: Task) -> dict[str, Any]:
+            with ExitStack() as stack:
+                stack.enter_context(_errors_only())
+                for each in (encoder, source) if task.name.startswith(PARALLEL) else ():
+                    if each is not None and each.head.training:
+                        stack.enter_context(each.head.as_in_training())
+                embed, options = self._embed(encoder, precision), self._options(source, precision)
+                return {"set": task.name, **_shape(task.run(folder, embed, options))}
+
+        return lambda: [measure_one(task) for task in tasks]
+
+    def _embed(self, encoder: Encoder, precision: str) -> VectorStore:
+        is_sharded = self.processes.shards and encoder.head.training
+        embedder = ShardedEncoder(encoder) if is_sharded else encoder
+        return VectorStore(embedder, precision=precision, cache=None, progress=False)
+
+    def _options(self, source: Encoder | None, precision: str) -> Options:
+        return Options(source=None if source is None else self._embed(source, precision))
+
+
+def _dev_task(name: str, where: str = "task") -> Task:
+    """Return the one task of a name.
+
+    Raises:
+        SettingError: It is unknown, or stands for several.
+    """
+    tasks = choose_tasks(name)
+    if len(tasks) != 1:
+        names = ", ".join(task.name for task in tasks)
+        raise SettingError(f"{where} {name!r}: is {len(tasks)} tasks, and one selects. Take one of: {names}.")
+    return tasks[0]
+
+
+def _deciding(inputs: Any) -> Any:
+    """Return inputs without the commits of datasets whose rows are known by their hash: another may hold the same."""
+    if isinstance(inputs, list):
+        return [_deciding(each) for each in inputs]
+    if not isinstance(inputs, dict):
+        return inputs
+    named = {"revision"} if "sha256" in inputs else set()
+    return {name: _deciding(value) for name, value in inputs.items() if name not in named}
+
+
+def _shape(result: Result) -> dict[str, float]:
+    return {name: result[name] for name in ("alignment", "uniformity") if name in result}
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Say nothing about texts that are cut, in every score anew and in the middle of a bar."""
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,138 @@
+"""A run's folder: one run at a time in it, the recipe, what it was made with, the log of all stages."""
+
+import fcntl
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tercet.errors import OutputError, SettingError
+from tercet.storage.files import atomic_folder, atomic_write, remove_temporaries, target_errors
+from tercet.storage.hashing import sha256_of_folder
+
+RECIPE, DESCRIPTION, METRICS, RESULTS, ENCODER = "recipe.yaml", "run.json", "metrics.jsonl", "results.json", "encoder"
+
+_LOCK = ".lock"
+
+OnLog = Callable[[dict[str, Any]], None]
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make a run's folder where there is none, and keep others out of it while the block runs.
+
+    Raises:
+        OutputError: The folder cannot be made, holds something else, or another run is going on in it.
+    """
+    with target_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()) and not (folder / _LOCK).exists():
+            raise OutputError(f"{folder}: holds other files than a run. Name a new folder.")
+        stream = (folder / _LOCK).open("w")
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go of it when the process ends
+        except BlockingIOError as error:
+            raise OutputError(f"{folder}: another run is going on here. Wait, or name another folder.") from error
+        _sweep(folder)
+        yield
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a kill left half-written."""
+    for path in (folder, folder / "candidates", *folder.glob("stages/*"), *folder.glob("teachers/*")):
+        remove_temporaries(path)
+
+
+def machine() -> dict[str, Any]:
+    """Return where this runs: what can make a difference in the last bits of a result."""
+    import torch
+
+    on_gpu = torch.cuda.is_available()
+    return {
+        "platform": platform.platform(),
+        "processor": platform.machine(),
+        "num_cpus": os.cpu_count(),
+        "num_threads": torch.get_num_threads(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if on_gpu else [],
+    }
+
+
+def join_logs(folder: Path, stages: Sequence[Path]) -> None:
+    """Write the log of a run anew: those of its stages, one after another."""
+    with atomic_write(folder / METRICS) as target:
+        for stage in stages:
+            if (stage / METRICS).exists():
+                target.write((stage / METRICS).read_bytes())
+
+
+def log_to(folder: Path, name: str, stages: Sequence[Path], *, tensorboard: bool) -> OnLog:
+    """Return the function that gets the lines of a stage's log for the run's, and for TensorBoard's where it is wanted.
+
+    With the first line the run's log is written anew, because a stage that goes on forgets lines behind its checkpoint.
+
+    Args:
+        folder: The run.
+        name: The stage's name.
+        stages: The folders of the stages so far, this one last.
+        tensorboard: Whether it is wanted.
+
+    Raises:
+        SettingError: TensorBoard is wanted and not installed.
+    """
+    write = _tensorboard(folder / "tensorboard" / name) if tensorboard else None
+    is_first = True
+
+    def add(line: dict[str, Any]) -> None:
+        nonlocal is_first
+        if is_first:
+            join_logs(folder, stages)  # the line is in the stage's log already
+        else:
+            with target_errors(folder / METRICS), (folder / METRICS).open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+        is_first = False
+        if write is not None:
+            write(line)
+
+    return add
+
+
+def _tensorboard(folder: Path) -> OnLog:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise SettingError("tensorboard: is not installed. Run: pip install 'tercet[tensorboard]'") from error
+    writer: SummaryWriter | None = None
+
+    def add(line: dict[str, Any]) -> None:
+        nonlocal writer
+        writer = writer or SummaryWriter(str(folder), purge_step=line["step"])  # what was there from this step on goes
+        prefix = f"{line['set']}/" if "set" in line else ""
+        for name, value in line.items():
+            if isinstance(value, float):
+                writer.add_scalar(prefix + name, value, line["step"])
+        writer.flush()
+
+    return add
+
+
+def copy_folder(source: Path, target: Path) -> bool:
+    """Copy a folder in place of another, all of it or nothing, where they differ; return whether they did."""
+    if target.exists() and sha256_of_folder(target) == sha256_of_folder(source):
+        return False
+    with atomic_folder(target) as folder:
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+    return True
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; an empty one where there is none, or no such file."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -1,0 +1,35 @@
+"""The table of all kinds of stages."""
+
+from tercet.training.stages import (
+    classify,
+    contrast,
+    denoise,
+    distill,
+    judge,
+    match,
+    mine,
+    parallel,
+    stitch,
+    synthesize,
+    synthesizer,
+    tokenizer,
+    whiten,
+)
+from tercet.training.stages.stage import Kind
+
+KINDS: dict[str, Kind] = {
+    "tokenizer": tokenizer.KIND,
+    "denoise": denoise.KIND,
+    "stitch": stitch.KIND,
+    "mine": mine.KIND,
+    "distill": distill.KIND,
+    "contrast": contrast.KIND,
+    "classify": classify.KIND,
+    "parallel": parallel.KIND,
+    "whiten": whiten.KIND,
+    "match": match.KIND,
+    "judge": judge.KIND,
+    "synthesizer": synthesizer.KIND,
+    "synthesize": synthesize.KIND,
+}
+"""A kind by its name in a recipe."""

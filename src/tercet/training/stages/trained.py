@@ -1,0 +1,303 @@
+"""What all stages that train an encoder have in common: where it starts, its rows, dropout, LoRA, and the result."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+
+import torch
+from pydantic import Field, field_validator
+from torch import nn
+
+from tercet.data.feeding.batches import Batches
+from tercet.data.feeding.rows import Rows, open_rows
+from tercet.data.rows.columns import RowKind
+from tercet.data.rows.kinds import Triplet
+from tercet.data.rows.settings import RowSettings
+from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.model.settings import check_settings
+from tercet.encoder.model.tower import Tower
+from tercet.errors import SettingError
+from tercet.evaluation.tasks.task import Task
+from tercet.evaluation.tasks.triplets import triplet_task
+from tercet.storage.hashing import sha256_of_file
+from tercet.training.loop.loop import Evaluate, Measure, Stateful, StepResult, TrainResult, train
+from tercet.training.loop.settings import DevSettings, LoopSettings
+from tercet.training.loop.state import set_weights, weights_of
+from tercet.training.objectives.compute import ComputeSettings
+from tercet.training.objectives.gather import Gather
+from tercet.training.stages.adapters import LoraSettings, add_lora, merge_lora
+from tercet.training.stages.stage import Context, StageSettings
+from tercet.training.stages.texts import placed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+NumberFormat = Literal["float32", "bfloat16", "float16"]
+
+
+class StartSettings(StageSettings):
+    """Which model a stage starts from."""
+
+    start: str | None = None
+    """A model by its name, or `@NAME`: the encoder of an earlier stage. The recipe's `start` where null."""
+
+    tokenizer: str | None = None
+    """The tokenizer of a fresh model (`random:t5-mini`), or another one than the model's own."""
+
+    revision: str | None = None
+    """The branch, tag or commit of a start on the hub."""
+
+    convert_pickle: bool = False
+    """Whether a start that has only pickled weights may be converted, weights only."""
+
+    def names(self) -> list[str]:
+        """Return the models that the stage uses."""
+        return [name for name in (self.start, self.tokenizer) if name is not None]
+
+    def describe(self, context: Context) -> dict[str, Any]:
+        """Return what decides the start, as JSON.
+
+        Raises:
+            SettingError: There is none.
+        """
+        if self.start is None:
+            raise SettingError(f"stages.{context.name}.start: is missing, and the recipe has none. Name a model.")
+        return {
+            "start": context.describe_model(self.start, revision=self.revision, pickles=self.convert_pickle),
+            "tokenizer": self.tokenizer and context.describe_model(self.tokenizer, weights=False),
+        }
+
+    def placed(self, context: Context) -> dict[str, Any]:
+        """Return where the start is found: arguments of `Encoder.load` and `load_generator`."""
+        return {
+            "name": context.place(self.start or ""),
+            "tokenizer": self.tokenizer and context.place(self.tokenizer),
+            "revision": self.revision,
+            "convert_pickle": self.convert_pickle,
+            "seed": context.seed,
+        }
+
+
+class EncoderStartSettings(StartSettings):
+    """Which model a stage starts from, and how it is read out."""
+
+    encoder: dict[str, Any] = Field(default={})
+    """Readout, projection, prompt, max_tokens and so on; the recipe's `encoder` where a setting is not given."""
+
+    @field_validator("encoder")
+    @classmethod
+    def _known(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            check_settings(value)  # type: ignore[arg-type]
+        except SettingError as error:
+            raise ValueError(str(error)) from error
+        return value
+
+
+class LearningSettings(StartSettings, LoopSettings):
+    """The settings of every stage that trains a model on rows."""
+
+    rows: RowSettings
+    """What it learns from: files, datasets of the hub, or `@NAME`, the rows of an earlier stage."""
+
+    batch: int = Field(ge=2)
+    """How many rows make a step, over all processes."""
+
+    dropout: float | None = Field(default=None, ge=0, lt=1)
+    """The share of numbers that are dropped in training; as the model has it where null."""
+
+    lora: LoraSettings | None = None
+    """Train small matrices beside the transformer's own, which stay as they are; null for all weights."""
+
+    weights: NumberFormat = "float32"
+    """How the model's weights are stored; the 16-bit formats are for the last stage."""
+
+    def names(self) -> list[str]:
+        """Return the models and files that the stage uses."""
+        return [*super().names(), *(source.path for source in self.rows.sources)]
+
+
+class TrainedSettings(LearningSettings, EncoderStartSettings, ComputeSettings):
+    """The settings of every stage that trains an encoder."""
+
+    evaluate: DevSettings | None = None
+    """Scores on a dev task in between; null for none."""
+
+    def names(self) -> list[str]:
+        """Return the models and files that the stage uses."""
+        dev = self.evaluate.rows if self.evaluate is not None else None
+        return [*super().names(), *(source.path for source in (dev.sources if dev else ()))]
+
+
+class Objective(Protocol):
+    """What is optimised."""
+
+    @property
+    def module(self) -> nn.Module:
+        """Everything that is trained."""
+
+    def step(self, batch: Any) -> StepResult:
+        """Leave the gradients of a batch."""
+
+
+class TrainedEncoder(ABC):
+    """The work of a stage that trains an encoder; a kind says what rows it wants and what it optimises."""
+
+    row_kind: RowKind
+    source: Encoder | None = None
+    """What embeds the source side of parallel pairs, where it is another encoder."""
+    companions: tuple[Encoder, ...] = ()
+    """Encoders that are trained besides the one that comes out."""
+    extra_state: Mapping[str, Stateful] = {}
+    """What checkpoints keep besides what is trained."""
+
+    def __init__(self, settings: TrainedSettings, context: Context) -> None:
+        self.settings = settings
+        self.context = context
+        self.inputs = settings.describe(context)
+        self.rows = open_rows(placed(settings.rows, context), kind=self.row_kind, rank=context.processes.rank)
+        self.inputs["rows"] = self.rows.describe()
+        dev = settings.evaluate
+        self._dev: Task | str | None = dev.task if dev is not None else None
+        file = Path((self._dev or "").partition(":")[2])
+        if file.is_file():  # `scored:FILE` and the like: it selects the weights
+            self.inputs["dev"] = {"sha256": sha256_of_file(file)}
+        if dev is not None and dev.rows is not None:
+            rows = open_dev_rows(dev.rows, "triplets", context)
+            self.inputs["dev"] = rows.describe()
+            self._dev = triplet_task(dev.rows.sources[0].path, cast("Iterable[Triplet]", rows))
+
+    def start(self) -> Encoder:
+        """Return the encoder before it is trained."""
+        return self.load()
+
+    @abstractmethod
+    def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
+        """Return what is optimised."""
+
+    def run(self) -> dict[str, Any]:
+        """Train, and write the encoder."""
+        settings, context, processes = self.settings, self.context, self.context.processes
+        encoder, dev, trajectory = self.start(), self._dev, settings.trajectory
+        with ExitStack() as stack:
+            for each in (encoder, *self.companions):
+                stack.enter_context(other_dropout(each.tower.backbone, settings.dropout))
+            if settings.lora is not None:
+                add_lora(encoder.tower, settings.lora, seed=context.seed)
+            if processes.shards:
+                self._shard(encoder.tower)
+            objective = self.objective(encoder, Gather() if processes.world > 1 else None)
+            watched = encoder, self.source
+            result = train_on_rows(
+                objective,
+                self.rows,
+                settings=settings,
+                context=context,
+                evaluate=context.score(*watched, dev, settings.precision) if dev else None,
+                measure=context.measure(*watched, trajectory, settings.precision) if trajectory else None,
+                extra_state=self.extra_state,
+            )
+        self.save(encoder)
+        return {"num_steps": result.num_steps, "best": result.best}
+
+    def load(self) -> Encoder:
+        """Return the encoder with the weights of its start."""
+        device = str(self.context.processes.device)
+        return Encoder.load(**self.settings.placed(self.context), device=device, **self.settings.encoder)
+
+    def save(self, encoder: Encoder) -> None:
+        """Write the encoder when it is trained."""
+        if self.context.processes.shards:
+            weights = weights_of(encoder.tower)
+            if self.context.processes.is_main:
+                encoder = self.load()
+                set_weights(encoder.tower, weights)
+        if self.settings.lora is not None:
+            merge_lora(encoder.tower)
+        encoder.dtype = getattr(torch, self.settings.weights)
+        if self.context.processes.is_main:
+            encoder.save(self.context.folder / "encoder")
+
+    def _shard(self, tower: Tower) -> None:
+        if self.settings.lora is not None:
+            raise SettingError(f"stages.{self.context.name}.lora: does not go with FSDP. Take one of the two.")
+        encoder = tower.backbone.get_submodule("encoder")
+        layers = encoder.get_submodule("block" if hasattr(encoder, "block") else "layer")
+        self.context.processes.shard(tower, units=list(layers.children()), entry="raw")
+
+
+def open_dev_rows(rows: RowSettings, kind: RowKind, context: Context) -> Rows:
+    """Open the rows that a model is scored on while it trains.
+
+    Raises:
+        SettingError: They have no end.
+    """
+    opened = open_rows(placed(rows, context), kind=kind, rank=context.processes.rank)
+    if opened.num_rows is None:
+        raise SettingError(f"stages.{context.name}.evaluate.rows: are streamed, without end. Set stream: false.")
+    return opened
+
+
+_DROPOUTS = ("dropout_rate", "hidden_dropout_prob", "attention_probs_dropout_prob")
+
+
+def train_on_rows(
+    objective: Objective,
+    rows: Rows,
+    *,
+    settings: LearningSettings,
+    context: Context,
+    evaluate: Evaluate | None = None,
+    measure: Measure | None = None,
+    extra_state: Mapping[str, Stateful] | None = None,
+) -> TrainResult:
+    """Train what an objective optimises on the rows of a stage."""
+    processes = context.processes
+
+    def batches_from(state: dict[str, Any] | None) -> Batches:
+        return rows.batches(
+            batch=settings.batch,
+            seed=context.seed,
+            epochs=settings.epochs,
+            state=state,
+            rank=processes.rank,
+            world=processes.world,
+        )
+
+    return train(
+        objective.module,
+        batches_from,
+        objective.step,
+        settings=settings,
+        folder=context.folder,
+        seed=context.seed,
+        label=context.name,
+        evaluate=evaluate,
+        measure=measure,
+        on_log=context.on_log,
+        extra_state=extra_state,
+        processes=processes,
+        progress=context.progress,
+    )
+
+
+@contextmanager
+def other_dropout(model: "PreTrainedModel", share: float | None) -> Iterator[None]:
+    """Train with another dropout than the model's; what is saved has its own again."""
+    before = {name: getattr(model.config, name) for name in _DROPOUTS if hasattr(model.config, name)}
+    if share is not None:
+        for name in before:
+            setattr(model.config, name, share)
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = share
+            elif isinstance(getattr(module, "dropout", None), float):  # the attention of T5
+                module.dropout = share  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(model.config, name, value)

@@ -1,0 +1,1 @@
+"""Vectors of many texts: embedded once, kept on disk, searched."""

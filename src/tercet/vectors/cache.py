@@ -1,0 +1,70 @@
+"""Vectors and folders kept on disk for the next time."""
+
+import atexit
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from tercet.encoder.model.settings import Vectors
+from tercet.errors import OutputError
+from tercet.storage.files import atomic_folder, atomic_write, target_errors
+
+logger = logging.getLogger("tercet")
+
+
+def kept_vectors(file: Path | None, make: Callable[[], Vectors]) -> Vectors:
+    """Return the vectors in a file; where it is not there or is broken, make them and keep them.
+
+    Vectors that cannot be kept are no error: they are made again the next time, and a warning says so.
+
+    Args:
+        file: Where they are kept, under a name that says all that decides them; None to keep nothing.
+        make: Makes them.
+    """
+    if file is not None and file.exists():
+        try:
+            kept: Vectors = np.load(file, mmap_mode="r")
+            return kept
+        except (OSError, ValueError, EOFError) as error:
+            logger.warning("%s cannot be read and is made again: %s", file, error)
+    vectors = make()
+    if file is not None:
+        try:
+            with target_errors(file.parent):
+                file.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(file) as stream:
+                np.save(stream, vectors)
+        except OutputError as error:
+            logger.warning("vectors are not kept for the next time: %s", error)
+    return vectors
+
+
+def kept_folder(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Return a folder; where it is not there, make it and keep it.
+
+    Where it cannot be kept, a warning says so, and a temporary one lasts until Python ends.
+
+    Args:
+        folder: Where it is kept, under a name that says all that decides it.
+        make: Fills an empty folder.
+    """
+    if not folder.is_dir():
+        try:
+            with atomic_folder(folder) as temporary:
+                make(temporary)
+        except OutputError as error:
+            logger.warning("a folder is not kept for the next time: %s", error)
+            folder = Path(tempfile.mkdtemp(prefix="tercet-"))
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            make(folder)
+    return folder
+
+
+def cache_folder() -> Path:
+    """Return where things are kept: `$XDG_CACHE_HOME/tercet`, or `~/.cache/tercet`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tercet"
