@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 # Imported on first use, so that `import tercet` and `tercet --help` stay instant.
-_LAZY = {"Encoder": "tercet.encoder", "Synthesizer": "tercet.synthesis.synthesizer"}
+_LAZY = {"Encoder": "tercet.encoder.model.encoder", "Synthesizer": "tercet.synthesis.synthesizer"}
 
 
 def __getattr__(name: str) -> Any:
