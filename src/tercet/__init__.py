@@ -1,4 +1,21 @@
-"""Sentence embeddings with T5-family encoders, and better encoders from unlabelled text."""
+"""Sentence embeddings with T5-family encoders, and better encoders from unlabelled text.
+
+    vectors = tercet.embed(["A man plays a guitar.", "Somebody makes music."])
+    tercet.search("making music", ["A man plays a guitar.", "It rains."])
+    tercet.adapt("sentences.txt", "adapted")
+
+Each verb is a function here and a command of `tercet`:
+
+    embed       texts to vectors, in memory or in a file
+    search      the texts that are nearest to a query
+    evaluate    score an encoder on the papers' tasks, or on your own files
+    adapt       make an encoder better on your own sentences, without labels
+    synthesize  triplets to train on from unlabelled sentences; `refilter` and `compare` what it made
+    train       train an encoder by a recipe
+    report      results beside the papers' published tables
+    export      an encoder as a graph for ONNX Runtime or OpenVINO
+    fetch       bring evaluation data from the hub; `leaks` looks for training texts in it
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -16,8 +33,19 @@ from tercet.errors import (
 )
 
 if TYPE_CHECKING:
+    from tercet.adaptation.adapt import adapt
+    from tercet.data.sets.fetch import fetch
+    from tercet.encoder.folder.export import export
     from tercet.encoder.model.encoder import Encoder
+    from tercet.evaluation.evaluate import evaluate
+    from tercet.reporting.report import report
+    from tercet.synthesis.comparison import compare
+    from tercet.synthesis.corpus import refilter, synthesize
     from tercet.synthesis.synthesizer import Synthesizer
+    from tercet.training.leaks import leaks
+    from tercet.training.pipeline import train
+    from tercet.vectors.embed import embed
+    from tercet.vectors.search import search
 
 __version__ = "0.1.0"
 
@@ -33,13 +61,44 @@ __all__ = [
     "Synthesizer",
     "TercetError",
     "TextError",
+    "adapt",
+    "compare",
+    "embed",
+    "evaluate",
+    "export",
+    "fetch",
+    "leaks",
+    "refilter",
+    "report",
+    "search",
+    "synthesize",
+    "train",
 ]
 
 # Imported on first use, so that `import tercet` and `tercet --help` stay instant.
-_LAZY = {"Encoder": "tercet.encoder.model.encoder", "Synthesizer": "tercet.synthesis.synthesizer"}
+_LAZY = {
+    "Encoder": "encoder.model.encoder",
+    "Synthesizer": "synthesis.synthesizer",
+    "adapt": "adaptation.adapt",
+    "compare": "synthesis.comparison",
+    "embed": "vectors.embed",
+    "evaluate": "evaluation.evaluate",
+    "export": "encoder.folder.export",
+    "fetch": "data.sets.fetch",
+    "leaks": "training.leaks",
+    "refilter": "synthesis.corpus",
+    "report": "reporting.report",
+    "search": "vectors.search",
+    "synthesize": "synthesis.corpus",
+    "train": "training.pipeline",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        return getattr(import_module(f"tercet.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'tercet' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

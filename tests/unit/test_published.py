@@ -8,7 +8,7 @@ import pytest
 
 from tercet.evaluation.published import Cell, Row, Table, find, load_tables
 
-GROUPS = {
+AVERAGES = {
     "sts": ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICK-R"),
     "transfer": ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"),
     "sentglue": (
@@ -25,7 +25,7 @@ GROUPS = {
     "domain": ("AskUbuntu", "CQADupStack", "TwitterURL", "PIT", "BIOSSES"),
     "twitter": ("TwitterURL", "PIT"),
 }
-TASKS = {*chain.from_iterable(GROUPS.values()), "STSB-dev", "ZH-STSB"}
+TASKS = {*chain.from_iterable(AVERAGES.values()), "STSB-dev", "ZH-STSB"}
 QUANTITIES = {
     "Sentence-T5, Table 4": ("Base", "Large", "3B", "11B"),
     "Sentence-T5, Appendix A": ("examples_per_s",),
@@ -91,7 +91,7 @@ def test_columns_are_tasks_or_averages_or_known_quantities(table: Table):
     for column, heading in table.columns.items():
         assert heading
         if column.startswith("avg"):
-            assert table.averages[column] in GROUPS
+            assert table.averages[column] in AVERAGES
         else:
             assert column in TASKS or column in QUANTITIES[table.source]
     assert set(table.averages) == {column for column in table.columns if column.startswith("avg")}
@@ -127,10 +127,10 @@ def means_of_members(table: Table) -> dict[tuple[int, str], tuple[Decimal, Decim
     """(row number, average column) -> the printed average and the mean of its members, where the table prints them."""
     means = {}
     for column, group in table.averages.items():
-        if not set(GROUPS[group]) <= set(table.columns):
+        if not set(AVERAGES[group]) <= set(table.columns):
             continue
         for number, row in enumerate(table.rows, start=1):
-            members = [Decimal(row[task].printed) for task in GROUPS[group] if row[task].value is not None]
+            members = [Decimal(row[task].printed) for task in AVERAGES[group] if row[task].value is not None]
             means[number, column] = Decimal(row[column].printed), sum(members) / len(members)
     return means
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tercet.errors import InputError, OutputError, RowError, SettingError
-from tercet.evaluation.published import GROUPS, Table, load_tables
+from tercet.evaluation.published import AVERAGES, Table, load_tables
 from tercet.reporting.figures import plan
 from tercet.reporting.plots import Plot
 from tercet.reporting.report import report
@@ -726,6 +726,6 @@ def test_a_report_needs_neither_torch_nor_matplotlib_to_be_imported():
 
 def test_averages_are_over_the_same_tasks_as_in_an_evaluation():
     evaluate = pytest.importorskip("tercet.evaluation.evaluate")
-    assert {name: GROUPS[name] for name in evaluate.GROUPS if name != "zh"} == {
-        name: tasks for name, tasks in evaluate.GROUPS.items() if name != "zh"
+    assert {name: AVERAGES[name] for name in evaluate.AVERAGES if name != "zh"} == {
+        name: tasks for name, tasks in evaluate.AVERAGES.items() if name != "zh"
     }

@@ -9,8 +9,8 @@ import pytest
 from tercet import InputError, RowError, SettingError
 from tercet.data.sets.catalogue import FILES, GROUPS, NOT_ON_HUB
 from tercet.data.sets.fetch import _record, choose_data, fetch
-from tercet.evaluation.evaluate import GROUPS as EVALUATED
-from tercet.evaluation.evaluate import TASKS
+from tercet.data.sets.groups import GROUPS
+from tercet.evaluation.tasks.table import TASKS
 
 
 def lines_of(task, rows, *, file=0):

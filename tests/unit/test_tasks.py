@@ -12,8 +12,10 @@ import torch
 
 from tercet import InputError, NonFiniteError, RowError, SettingError
 from tercet.data.rows.kinds import Triplet
-from tercet.evaluation.evaluate import GROUPS, TASKS, choose_tasks, evaluate
+from tercet.data.sets.groups import GROUPS
+from tercet.evaluation.evaluate import evaluate
 from tercet.evaluation.geometry import alignment, anisotropy, uniformity
+from tercet.evaluation.tasks.table import TASKS, choose_tasks
 from tercet.evaluation.tasks.translation import parallel_geometry, retrieval_accuracy
 from tercet.evaluation.tasks.triplets import score_triplets
 from tercet.evaluation.timing import forget_peak, in_turns, peak_rss_gb, ratio, spread

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from tercet import SettingError
-from tercet.encoder.model.tower import READOUTS, check_readout
+from tercet.encoder.model.readouts import READOUTS, check_readout
 
 
 def batch():

@@ -230,7 +230,7 @@ class _Adaptation:
             revision=settings.revision,
             convert_pickle=settings.convert_pickle,
             seed=self.plan.recipe.seed,
-            **settings.encoder,
+            **settings.encoder.given(),
         )
         _ = start.tower  # an exported graph has none, and can not be trained
         return start

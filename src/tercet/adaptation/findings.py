@@ -13,17 +13,17 @@ from tercet.data.feeding.rows import open_rows
 from tercet.data.reading.formats import read_records
 from tercet.data.rows.kinds import Triplet
 from tercet.data.rows.settings import RowSettings
-from tercet.data.sets.folder import DataFolder
 from tercet.encoder.model.encoder import Encoder
 from tercet.errors import InputError, RowError, SettingError
-from tercet.evaluation.evaluate import VectorStore, choose_tasks, data_root
 from tercet.evaluation.metrics import unit
 from tercet.evaluation.tasks.own import SCORED_KINDS, kind_of
+from tercet.evaluation.tasks.table import choose_tasks, data_for
 from tercet.evaluation.tasks.task import Options, Result, Task
 from tercet.evaluation.tasks.translation import retrieval_accuracy
 from tercet.evaluation.tasks.triplets import score_triplets
 from tercet.synthesis.candidates import read_candidates
 from tercet.training.recipe import Recipe
+from tercet.vectors.store import VectorStore
 
 MAX_LOSS = 2.0
 """More points than this lost on general sentences are a warning."""
@@ -57,6 +57,11 @@ class Measure:
     def gain(self) -> float:
         """How much better it is now; less than 0 where it is worse."""
         return self.before - self.after if self.lower_is_better else self.after - self.before
+
+    def texts(self) -> tuple[str, str, str]:
+        """Return before, after and their difference with as many digits as the metric deserves."""
+        digits = 3 if self.lower_is_better else 1
+        return f"{self.before:.{digits}f}", f"{self.after:.{digits}f}", f"{self.after - self.before:+.{digits}f}"
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,18 @@ class Findings:
     def keeps_start(self) -> bool:
         """Whether the start is kept: where the adapted encoder is worse on tasks of one's own."""
         return self.own_gain is not None and self.own_gain < 0
+
+    @property
+    def verdict(self) -> str:
+        """What was kept, and why, in a few words."""
+        gain, num_sentences = self.own_gain, self.audit["sentences"]["num_kept"]
+        learned = f"learned from {self.num_learned:,} synthetic triplets of {num_sentences:,} sentences"
+        if gain is None:
+            return f"Kept: the adapted encoder, which {learned}."
+        points = f"{abs(gain):.1f} points {'worse' if gain < 0 else 'better'} on your own rows"
+        if self.keeps_start:
+            return f"Kept: the start. The adapted encoder, which {learned}, is {points}."
+        return f"Kept: the adapted encoder, which {learned}. It is {points if gain else 'as good on your own rows'}."
 
     @property
     def warnings(self) -> list[str]:
@@ -153,7 +170,7 @@ class Scorer:
 
     def __init__(self, own: Sequence[str], data: str | Path | None) -> None:
         self._own = choose_tasks(own) if own else []
-        self._folder = DataFolder(data_root(data, self._own))
+        self._folder = data_for(self._own, data)
         self._has_stsb = self._folder.has("senteval/STS/STSBenchmark/sts-dev.csv")
 
     def __call__(self, embed: VectorStore) -> list[tuple[Group, str, Result]]:
@@ -249,6 +266,6 @@ def _evenly(items: list[Any], num: int) -> list[Any]:
 
 def store_of(encoder: Encoder, *, label: str, progress: bool) -> VectorStore:
     """Return what embeds with an encoder, each text once."""
-    store = VectorStore(encoder, precision="exact", cache=None, progress=progress)
+    store = VectorStore(encoder, progress=progress)
     store.label = label
     return store

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from tercet.adaptation.findings import Findings, Measure
+from tercet.adaptation.findings import Findings
 from tercet.adaptation.neighbours import Example, Neighbour
 from tercet.reporting.document import Block, Cell, Details, Document, Facts, Heading, Items, Row, Table, Text
 
@@ -25,7 +25,7 @@ _RULES = {
 
 def document_of(findings: Findings, times_s: Mapping[str, float]) -> Document:
     """Return the report: what was kept, before and after, neighbours, the triplets, how it was made."""
-    blocks: list[Block] = [Text(verdict(findings))]
+    blocks: list[Block] = [Text(findings.verdict)]
     if findings.warnings:
         blocks.append(Items(tuple(findings.warnings)))
     blocks += [Heading("Before and after"), *_measures(findings)]
@@ -35,37 +35,15 @@ def document_of(findings: Findings, times_s: Mapping[str, float]) -> Document:
     return Document("Adapted encoder", blocks)
 
 
-def verdict(findings: Findings) -> str:
-    """Say in a few words what was kept, and why."""
-    num, gain = findings.num_learned, findings.own_gain
-    learned = f"learned from {num:,} synthetic triplets of {findings.audit['sentences']['num_kept']:,} sentences"
-    if gain is None:
-        return f"Kept: the adapted encoder, which {learned}."
-    points = f"{abs(gain):.1f} points {'worse' if gain < 0 else 'better'} on your own rows"
-    if findings.keeps_start:
-        return f"Kept: the start. The adapted encoder, which {learned}, is {points}."
-    return f"Kept: the adapted encoder, which {learned}. It is {points if gain else 'as good on your own rows'}."
-
-
-def shown(measure: Measure, value: float) -> str:
-    """Return a value with as many digits as its metric deserves."""
-    return f"{value:.3f}" if measure.lower_is_better else f"{value:.1f}"
-
-
-def difference(measure: Measure) -> str:
-    """Return the difference with its sign."""
-    change = measure.after - measure.before
-    return f"{change:+.3f}" if measure.lower_is_better else f"{change:+.1f}"
-
-
 def _measures(findings: Findings) -> list[Block]:
     header = tuple(map(Cell, ("Measured on", "Before", "After", "Difference")))
     rows = []
     for measure in findings.measures:
         sign = (measure.gain > 0) - (measure.gain < 0)
         cells = [Cell(measure.name, under=f"{measure.metric} of {measure.num:,}")]
-        cells += [Cell(shown(measure, measure.before)), Cell(shown(measure, measure.after))]
-        rows.append(Row((*cells, Cell(difference(measure), sign=sign)), "ours" if measure.group == "own" else "plain"))
+        before, after, difference = measure.texts()
+        cells += [Cell(before), Cell(after), Cell(difference, sign=sign)]
+        rows.append(Row(tuple(cells), "ours" if measure.group == "own" else "plain"))
     return [
         Table(header, tuple(rows)),
         Text(

@@ -1,43 +1,140 @@
-"""Results as tables in the terminal."""
+"""What the verbs return, as tables in the terminal."""
 
-from typing import Any
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tercet.cli.options import say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tercet.adaptation.adapt import Adapted
+    from tercet.adaptation.neighbours import Example as Neighbours
+    from tercet.evaluation.evaluate import Evaluation
+    from tercet.synthesis.comparison import Example
+    from tercet.synthesis.corpus import Synthesis
+    from tercet.training.leaks import Leaks
+    from tercet.training.pipeline import RunResult
+    from tercet.vectors.search import Hit
+
+_NUM_EXAMPLES = 2
+
+_UNLIKE_THE_PAPER = (
+    "The discriminator relabels where GenSE used an NLI cross-encoder.",
+    "DINO (GPT-2 XL with prompts, no supervision), which GenSE's Table 9 shows too, is left out.",
+)
 
 
-def print_results(results: dict[str, Any]) -> None:
+def print_hits(hits: Sequence[Hit], as_json: bool) -> None:
+    """Print what a search found, as a table or as JSON lines."""
+    if as_json:
+        for hit in hits:
+            typer.echo(json.dumps(hit.to_dict(), ensure_ascii=False))
+        return
+    table = Table("score", "row", "text", box=None, header_style="bold")
+    for hit in hits:
+        table.add_row(f"{hit.score:.4f}", f"{hit.row:,}", Text(hit.text))
+    Console().print(table)
+
+
+def print_scores(found: Evaluation) -> None:
     """Print the scores of an evaluation."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
     columns = ("task", "metric", "score", "num", "note")
-    table = Table(*columns, box=None, header_style="bold", title=escape(results["model"]))
-    for name, result in results["tasks"].items():
+    table = Table(*columns, box=None, header_style="bold", title=Text(found.model))
+    for name, result in found.tasks.items():
         score, num, note = f"{result['score']:.2f}", f"{result['num']:,}", result.get("note", "")
-        table.add_row(escape(name), result["metric"], score, num, escape(note))
-    for name, reason in results["missing"].items():
-        table.add_row(escape(name), "", "missing", "", escape(reason.partition(": ")[0]), style="dim")
-    for group, average in results["averages"].items():
+        table.add_row(Text(name), result["metric"], score, num, Text(note))
+    for name, reason in found.missing.items():
+        table.add_row(Text(name), "", "missing", "", Text(reason.partition(": ")[0]), style="dim")
+    for group, average in found.averages.items():
         note = "" if average["complete"] else f"over {average['num_tasks']} of {average['of']} tasks only"
         table.add_row(f"average {group}", "", f"{average['score']:.2f}", "", note, style="bold")
     Console().print(table)
 
 
-def print_hits(hits: list[Any], as_json: bool) -> None:
-    """Print what a search found, as a table or as JSON lines."""
-    import json
-    from dataclasses import asdict
+def print_run(result: RunResult) -> None:
+    """Print what became of each stage of a run, its scores, and where the encoder is."""
+    for stage in result.stages:
+        best = stage.notes.get("best")
+        score = f", best dev {best['score']:.2f} at step {best['step']:,}" if best else ""
+        say(f"{stage.name}: {'done before' if stage.skipped else 'done'}{score}")
+    if result.results is not None:
+        print_scores(result.results)
+    say(f"{result.encoder or result.folder}")
 
-    if as_json:
-        for hit in hits:
-            typer.echo(json.dumps(asdict(hit), ensure_ascii=False))
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table("score", "row", "text", box=None, header_style="bold")
-    for hit in hits:
-        table.add_row(f"{hit.score:.4f}", f"{hit.row:,}", Text(hit.text))
+def print_synthesis(made: Synthesis) -> None:
+    """Print what each rule dropped."""
+    table = Table("", "rows", "share", box=None, header_style="bold", title=Text(str(made.folder)))
+    sentences, filters = made.audit["sentences"], made.audit["filters"]
+    for path, source in sentences["sources"].items():
+        table.add_row(Text(f"{path}: rows"), f"{source['num_read']:,}", "")
+        table.add_row("  unreadable", f"{source['num_bad']:,}", _share(source["num_bad"], source["num_read"]))
+    for title, tally, kept in (("sentences", sentences, "used"), ("candidates", filters, "accepted")):
+        table.add_row(title, f"{tally['num']:,}", "", style="bold")
+        for rule, dropped in tally["dropped"].items():
+            table.add_row(f"  {rule}", f"-{dropped['num']:,}", _share(dropped["num"], tally["num"]))
+        table.add_row(f"  {kept}", f"{tally['num_kept']:,}", _share(tally["num_kept"], tally["num"]))
     Console().print(table)
+
+
+def print_comparison(examples: Sequence[Example]) -> None:
+    """Print what folders have for the same sentences, as in GenSE's Table 9."""
+    table = Table("method", "entailment", "contradiction", box=None, header_style="bold")
+    for example in examples:
+        table.add_row(Text(f"Input: {example.anchor}", style="bold"))
+        for name, found in example.found.items():
+            for positive, negative in found or [("N/A", None)]:
+                table.add_row(Text(f"  {name}"), Text(positive), Text(negative or "N/A"))
+    console = Console()
+    console.print(table)
+    for line in _UNLIKE_THE_PAPER:
+        console.print(line, markup=False)
+
+
+def print_adaptation(adapted: Adapted) -> None:
+    """Print measures before and after, the examples that changed most, and where everything is."""
+    findings, console = adapted.findings, Console()
+    table = Table("measured on", "metric", box=None, header_style="bold")
+    for name in ("before", "after", "difference"):
+        table.add_column(name, justify="right")
+    for measure in findings.measures:
+        style = "green" if measure.gain > 0 else "red" if measure.gain < 0 else ""
+        before, after, difference = measure.texts()
+        table.add_row(Text(measure.name), measure.metric, before, after, Text(difference, style=style))
+    console.print(table)
+    for example in sorted(findings.examples, key=lambda example: -example.num_new)[:_NUM_EXAMPLES]:
+        console.print(_neighbours(example))
+    for warning in findings.warnings:
+        console.print(Text(f"Note: {warning}", style="yellow"))
+    console.print(Text(f"Report: {adapted.out / 'report.html'}"), soft_wrap=True)
+    console.print(Text(f"Encoder: {adapted.encoder}"), soft_wrap=True)
+    console.print(Text(findings.verdict, style="bold"), soft_wrap=True)
+
+
+def print_leaks(found: Mapping[str, Leaks]) -> None:
+    """Print how many texts of each source stand in the evaluation data, and some of them."""
+    for path, own in found.items():
+        short = f" ({own.num_short:,} with too few words not looked for)"
+        typer.echo(f"{path}: {own.num_found:,} of {own.num_texts:,} texts found{short}")
+        for text in own.examples:
+            typer.echo(f"    {text}")
+
+
+def _neighbours(example: Neighbours) -> Table:
+    table = Table("before", "after", box=None, header_style="dim", title=Text(f"Nearest to: {example.query}"))
+    table.title_justify = "left"
+    for old, new in zip(example.before, example.after, strict=True):
+        table.add_row(Text(old.text), Text(new.text, style="bold" if new.moved else ""))
+    return table
+
+
+def _share(num: int, total: Any) -> str:
+    return f"{num / total:.1%}" if total else ""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from tercet.evaluation.published import GROUPS, Table, load_tables
+from tercet.evaluation.published import AVERAGES, Table, load_tables
 from tercet.evaluation.published import Row as PrintedRow
 from tercet.reporting import document
 from tercet.reporting.document import Block, Cell, Details, Facts, Heading, Items
@@ -83,14 +83,14 @@ def beside(table: Table, runs: Sequence[Run]) -> document.Table:
 
 def _shares(table: Table, run: Run) -> bool:
     for column in table.columns:
-        names = GROUPS[table.averages[column]] if column in table.averages else (column,)
+        names = AVERAGES[table.averages[column]] if column in table.averages else (column,)
         if all(name in run.tasks for name in names):
             return True
     return False
 
 
 def _score(table: Table, run: Run, column: str, decimals: int) -> Score | None:
-    names = GROUPS[table.averages[column]] if column in table.averages else (column,)
+    names = AVERAGES[table.averages[column]] if column in table.averages else (column,)
     value, num_tasks = run.average(names)
     return (
         None if value is None else Score(Decimal(f"{round(value, decimals) + 0.0:.{decimals}f}"), num_tasks, len(names))

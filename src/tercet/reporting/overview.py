@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tercet.evaluation.published import GROUPS
+from tercet.evaluation.published import AVERAGES
 from tercet.reporting.document import Block, Cell, Details, Facts, Heading, Row, Table, Text, one_line
 from tercet.reporting.results import Run
 
-_AVERAGES = [group for group in GROUPS if group != "twitter"]  # that one is a part of another
+_AVERAGES = [group for group in AVERAGES if group != "twitter"]  # that one is a part of another
 _HASH_LETTERS = 12
 
 
@@ -39,13 +39,13 @@ def num_parameters(run: Run) -> int | None:
 
 
 def _models(runs: Sequence[Run]) -> Table:
-    groups = [group for group in _AVERAGES if any(run.average(GROUPS[group])[0] is not None for run in runs)]
+    groups = [group for group in _AVERAGES if any(run.average(AVERAGES[group])[0] is not None for run in runs)]
     sized = any(num_parameters(run) for run in runs)
     best: dict[str, float] = {}
     if len(runs) > 1:
         for group in groups:
-            found = (run.average(GROUPS[group]) for run in runs)
-            full = [round(value, 2) for value, num in found if value is not None and num == len(GROUPS[group])]
+            found = (run.average(AVERAGES[group]) for run in runs)
+            full = [round(value, 2) for value, num in found if value is not None and num == len(AVERAGES[group])]
             best |= {group: max(full)} if full else {}
     rows = []
     for run in runs:
@@ -56,16 +56,16 @@ def _models(runs: Sequence[Run]) -> Table:
         cells += [_average(run, group, best.get(group)) for group in groups]
         rows.append(Row(tuple(cells), kind="ours"))
     header = [Cell("Model"), Cell("Read from"), *([Cell("Parameters")] if sized else []), Cell("Tasks")]
-    header += [Cell(f"Mean of {group}", under=f"{len(GROUPS[group])} tasks") for group in groups]
+    header += [Cell(f"Mean of {group}", under=f"{len(AVERAGES[group])} tasks") for group in groups]
     return Table(tuple(header), tuple(rows), num_text=2)
 
 
 def _average(run: Run, group: str, best: float | None) -> Cell:
-    value, num = run.average(GROUPS[group])
+    value, num = run.average(AVERAGES[group])
     if value is None:
         return Cell()
-    if num < len(GROUPS[group]):
-        return Cell(f"{value:.2f}", under=f"over {num} of {len(GROUPS[group])}")
+    if num < len(AVERAGES[group]):
+        return Cell(f"{value:.2f}", under=f"over {num} of {len(AVERAGES[group])}")
     return Cell(f"{value:.2f}", best=round(value, 2) == best)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from tercet.evaluation.published import GROUPS, Table
+from tercet.evaluation.published import AVERAGES, Table
 from tercet.reporting.results import Run
 
 # What a paper leaves open, so that ours can only be one reading of it.
@@ -45,22 +45,22 @@ def _differences(table: Table, run: Run) -> Iterator[str]:
     precision = str(run.results.settings.get("precision", "exact"))
     if precision in _PRECISIONS:
         yield f"embedded with precision {precision} ({_PRECISIONS[precision]}), not in fp32."
-    if run.results.settings.get("classifier") == "sklearn" and set(measured) & set(GROUPS["transfer"]):
+    if run.results.settings.get("classifier") == "sklearn" and set(measured) & set(AVERAGES["transfer"]):
         yield "scikit-learn's LogisticRegression, where SentEval trains by Adam."
     counts = [f"{task} {run.tasks[task].num_train:,}" for task in measured if run.tasks[task].num_train]
     if counts:
         yield f"training rows used: {', '.join(counts)}."
     yield from (f"{task}: {run.tasks[task].note}." for task in measured if run.tasks[task].note)
     for group in _groups_of(table):
-        there = [name for name in GROUPS[group] if name in run.tasks]
-        if there and len(there) < len(GROUPS[group]):
-            of = f"{len(there)} of {len(GROUPS[group])} tasks"
+        there = [name for name in AVERAGES[group] if name in run.tasks]
+        if there and len(there) < len(AVERAGES[group]):
+            of = f"{len(there)} of {len(AVERAGES[group])} tasks"
             yield f"the mean of {group} is over {', '.join(there)} only ({of}) and is not compared."
 
 
 def tasks_of(table: Table) -> list[str]:
     """Return the tasks of a table: its columns, and the members of its averages."""
-    members = [name for group in _groups_of(table) for name in GROUPS[group]]
+    members = [name for group in _groups_of(table) for name in AVERAGES[group]]
     return list(dict.fromkeys([*(column for column in table.columns if column not in table.averages), *members]))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tercet.evaluation.published import GROUPS, Cell, load_tables
+from tercet.evaluation.published import AVERAGES, Cell, load_tables
 from tercet.reporting.overview import num_parameters
 from tercet.reporting.plots import Plan, Plot, Points, Series
 from tercet.reporting.results import Run
@@ -53,8 +53,8 @@ def scaling(runs: Sequence[Run]) -> Iterator[Plan]:
     ):
         ours = []
         for i, run in enumerate(runs):
-            size, (value, num) = num_parameters(run), run.average(GROUPS[group])
-            if size and value is not None and num == len(GROUPS[group]):
+            size, (value, num) = num_parameters(run), run.average(AVERAGES[group])
+            if size and value is not None and num == len(AVERAGES[group]):
                 ours.append(Series(run.label, ((size, value),), style=i, line=False, named=True))
         if ours:
             lines = [(line.label, _published_points(line, group)) for line in _LINES]

@@ -1,14 +1,20 @@
-"""Settings from what a user wrote, with errors that name the path of a key."""
+"""Settings: what they are made from, read from what a user wrote, with errors that name the path of a key."""
 
 import difflib
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tercet.errors import SettingError
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
+
+
+class Settings(BaseModel):
+    """The base of all settings: unknown keys are refused, values are fixed, the text under a field explains it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 def checked(settings: type[_Settings], value: Any, where: Sequence[str] = ()) -> _Settings:
@@ -35,7 +41,7 @@ def checked(settings: type[_Settings], value: Any, where: Sequence[str] = ()) ->
             raise SettingError(f"{path}: is missing. Give it a value.") from error
         given = "" if isinstance(first["input"], dict | list) else f" {first['input']!r}"
         problem = first["msg"].removeprefix("Value error, ").rstrip(".")
-        raise SettingError(f"{path}{given}: {problem}. Mend the recipe or --set it.") from error
+        raise SettingError(f"{path}{given}: {problem}. Give another value.") from error
 
 
 def _fields_at(settings: type[BaseModel], where: Sequence[int | str]) -> list[str]:

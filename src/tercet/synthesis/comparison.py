@@ -23,17 +23,18 @@ class Example:
     nothing was accepted."""
 
 
-def compare(folders: Sequence[Path], *, num: int = 5, num_samples: int = 2) -> list[Example]:
+def compare(synthesized: Sequence[str | Path], *, num: int = 5, num_samples: int = 2) -> list[Example]:
     """Return sentences with what each folder accepted for them; those that most folders have come first.
 
     Args:
-        folders: What `synthesize` wrote.
+        synthesized: Folders that `synthesize` wrote.
         num: How many sentences.
         num_samples: The most triplets of each, from each folder.
 
     Raises:
         InputError: A folder holds no triplets.
     """
+    folders = [Path(folder) for folder in synthesized]
     short = Counter(folder.name for folder in dict.fromkeys(folders))
     names = {
         folder: f"{folder.name if short[folder.name] == 1 else folder} ({read_audit(folder)['strategy']})"

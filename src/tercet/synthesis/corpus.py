@@ -4,14 +4,18 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tercet.data.rows.given import given_files
+from tercet.data.rows.settings import HUB
 from tercet.errors import InputError
+from tercet.storage.choices import DEFAULT_SYNTHESIZER, Strategy
 from tercet.storage.files import atomic_write, remove_temporaries, target_errors, write_json
 from tercet.storage.hashing import sha256_of_json
 from tercet.storage.progress import progress_bar
@@ -32,7 +36,94 @@ _MADE = "made.json"
 """In the folder of the candidates when all of them are there: what they were made of."""
 
 
+@dataclass(frozen=True, repr=False)
+class Synthesis:
+    """What `synthesize` made in a folder."""
+
+    folder: Path
+    audit: dict[str, Any]
+    """What became of all sentences and candidates: the contents of `audit.json`."""
+
+    @property
+    def triplets(self) -> Path:
+        """The accepted triplets, to train on."""
+        return self.folder / TRIPLETS
+
+    @property
+    def num_triplets(self) -> int:
+        """How many were accepted."""
+        return int(self.audit["num_triplets"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the contents of `audit.json`."""
+        return self.audit
+
+    def __repr__(self) -> str:
+        candidates, sentences = self.audit["filters"]["num"], self.audit["sentences"]["num_kept"]
+        return f"{self.num_triplets:,} of {candidates:,} triplets of {sentences:,} sentences accepted: {self.triplets}"
+
+
 def synthesize(
+    sentences: str | Path | Sequence[str] | Sequence[Path],
+    out: str | Path,
+    *,
+    model: str = DEFAULT_SYNTHESIZER,
+    strategy: Strategy = "generate",
+    num_samples: int = 1,
+    split: bool = False,
+    alpha: float | None = None,
+    leaks: Sequence[str | Path] = (),
+    there: str | None = None,
+    back: str | None = None,
+    column: str | None = None,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    progress: bool = False,
+) -> Synthesis:
+    """Make triplets of sentences: a synthesizer writes and judges them, and a filter keeps those that it is sure of.
+
+    `out` gets `candidates/` (all of them, with their probabilities), `triplets.jsonl` (those that were accepted),
+    `audit.json`, and `rejects.jsonl` (rows that could not be read). Killed and called again with the same sentences,
+    model and settings, it goes on after the last finished shard and writes the same bytes.
+
+    Args:
+        sentences: A list of sentences; or a file with one per row, or a dataset of the hub, which is streamed (a list
+            of Paths for several).
+        out: The folder.
+        model: The synthesizer: an embedded name, a folder or a hub id.
+        strategy: Where hypotheses come from: `generate`, `no-negatives`, `retrieval` (BM25) or `backtranslation`.
+        num_samples: How many candidates each sentence gets.
+        split: Whether the texts are documents, to be split into sentences first.
+        alpha: The least probability that a pair is what it should be; 0.9 where None.
+        leaks: Files and folders with evaluation texts, which are kept out.
+        there: For back-translation: the model into the other language.
+        back: For back-translation: the model back.
+        column: The column with the text.
+        seed: What texts are drawn with.
+        settings: Any other of `SynthesisSettings`: `top_p`, `language`, `min_premise_words` and so on.
+        progress: Whether a bar is shown.
+
+    Raises:
+        TercetError: An input, a setting or the model is not as it should be, or the target cannot be written.
+    """
+    columns = {} if column is None else {"columns": {"text": column}}
+    files = given_files(sentences)
+    chosen = {
+        "sentences": [{"path": path, "stream": path.startswith(HUB), **columns} for path in files],
+        "model": model,
+        "strategy": strategy,
+        "num_samples": num_samples,
+        "split": split,
+        "there": there,
+        "back": back,
+        **({} if alpha is None else {"alpha": alpha}),
+        **({"leaks": list(leaks)} if leaks else {}),
+        **(settings or {}),
+    }
+    return Synthesis(Path(out), make_corpus(checked(SynthesisSettings, chosen), out, seed=seed, progress=progress))
+
+
+def make_corpus(
     settings: SynthesisSettings,
     out: str | Path,
     *,
@@ -42,11 +133,7 @@ def synthesize(
     seed: int = 0,
     progress: bool = False,
 ) -> dict[str, Any]:
-    """Make triplets of sentences.
-
-    `out` gets `candidates/` (all of them, with their probabilities), `triplets.jsonl` (those that were accepted),
-    `audit.json`, and `rejects.jsonl` (rows that could not be read). Killed and called again with the same sentences,
-    model and settings, it goes on behind the last finished shard and writes the same bytes.
+    """Make triplets of sentences; see `synthesize`.
 
     Args:
         settings: Everything that can be chosen.
@@ -87,15 +174,20 @@ def synthesize(
     return _filter(shards.folder, out, filters)
 
 
-def refilter(folder: str | Path, **changes: Any) -> dict[str, Any]:
+def refilter(
+    folder: str | Path,
+    *,
+    alpha: float | None = None,
+    leaks: Sequence[str | Path] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Synthesis:
     """Filter the candidates in a folder again, without generating.
 
     Args:
         folder: What `synthesize` wrote.
-        **changes: Settings of the filter in place of those of the last time: see `FilterSettings`.
-
-    Returns:
-        The audit.
+        alpha: The least probability that a pair is what it should be; as the last time where None.
+        leaks: Files and folders with evaluation texts, which are kept out; as the last time where None.
+        settings: Any other of `FilterSettings`, in place of those of the last time.
 
     Raises:
         InputError: The folder does not hold all candidates, or is that of a stage.
@@ -108,7 +200,10 @@ def refilter(folder: str | Path, **changes: Any) -> dict[str, Any]:
             f"{folder}: is a stage of a run, which later stages learn from. Run its recipe again with another filter, "
             "such as --set stages.NAME.alpha=0.8: nothing is generated anew."
         )
-    return _filter(folder / CANDIDATES, folder, checked(FilterSettings, {**audit["filters"]["settings"], **changes}))
+    named = {"alpha": alpha, "leaks": None if leaks is None else list(leaks)}
+    changes = {**(settings or {}), **{name: value for name, value in named.items() if value is not None}}
+    filters = checked(FilterSettings, {**audit["filters"]["settings"], **changes})
+    return Synthesis(folder, _filter(folder / CANDIDATES, folder, filters))
 
 
 def read_audit(folder: Path) -> dict[str, Any]:

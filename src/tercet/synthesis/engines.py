@@ -19,9 +19,9 @@ from tercet.encoder.forward.batches import batches_by_length, pad
 from tercet.encoder.forward.engine import AUTOCAST
 from tercet.encoder.model.generator import head_scale
 from tercet.errors import SettingError
+from tercet.storage.cache import cached_folder
 from tercet.storage.hashing import sha256_of_json
 from tercet.synthesis.sampling import Sampling
-from tercet.vectors.cache import kept_folder
 
 if TYPE_CHECKING:
     from transformers import T5ForConditionalGeneration
@@ -131,14 +131,14 @@ class CTranslate2Engine:
         self.precision, self._compute_type = precision, _COMPUTE_TYPES[precision]
         self._end = str(model.config.eos_token_id)
         key = sha256_of_json([fingerprint, self._compute_type, library.__version__])
-        self._folder = kept_folder(cache / key, lambda folder: self._convert(model, folder))
+        self._folder = cached_folder(cache / key, lambda folder: self._convert(model, folder))
         try:
             with ThreadPoolExecutor() as pool:  # opening sets the calling thread's cores, for torch as well
                 pool.submit(self._open, num_threads=1).result()
         except RuntimeError as error:
             logger.warning("%s cannot be read and is made again: %s", self._folder, error)
             shutil.rmtree(self._folder)
-            self._folder = kept_folder(cache / key, lambda folder: self._convert(model, folder))
+            self._folder = cached_folder(cache / key, lambda folder: self._convert(model, folder))
 
     def __call__(self, rows: Rows, sampling: Sampling, *, num_samples: int, seed: int) -> list[list[list[int]]]:
         """Return so many texts of each prompt."""

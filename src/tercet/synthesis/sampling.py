@@ -1,12 +1,12 @@
 """How the next token is drawn."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from tercet.storage.settings import Settings
 
 
-class Sampling(BaseModel):
+class Sampling(Settings):
     """Nucleus sampling: from the most likely tokens, as many as have this much of the probability together."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     top_p: float = Field(default=0.9, gt=0, le=1)
     """The probability of the tokens that are drawn from; 1 for all."""

@@ -4,22 +4,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from tercet.data.rows.settings import SourceSettings
+from tercet.storage.choices import Strategy
+from tercet.storage.settings import Settings
 from tercet.synthesis.sampling import Sampling
-
-Strategy = Literal["generate", "no-negatives", "retrieval", "backtranslation"]
 
 
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str | Path | SourceSettings | Mapping) else value
 
 
-class SentenceSettings(BaseModel):
+class SentenceSettings(Settings):
     """Which sentences triplets are made of."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     sentences: Annotated[list[SourceSettings], BeforeValidator(_as_list), Field(min_length=1)]
     """Files and datasets, read in this order; of rows with several texts, each text."""
@@ -43,10 +41,8 @@ class SentenceSettings(BaseModel):
     """Whether a sentence is taken once, and a triplet accepted once; capital letters and punctuation do not count."""
 
 
-class FilterSettings(BaseModel):
+class FilterSettings(Settings):
     """Which candidates are accepted."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     argmax: bool = True
     """Whether the discriminator must call the entailment true and the contradiction false."""
@@ -63,7 +59,7 @@ class FilterSettings(BaseModel):
     deduplicate: bool = True
     """Whether a triplet is accepted once."""
 
-    leaks: list[Path] = []
+    leaks: list[Path] = Field(default=[])
     """Files and folders with evaluation texts: what shares a text with them is dropped."""
 
 

@@ -8,10 +8,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.storage.choices import Strategy
 from tercet.synthesis.candidates import Candidate
 from tercet.synthesis.sampling import Sampling
 from tercet.synthesis.sentences import package
-from tercet.synthesis.settings import Strategy, SynthesisSettings
+from tercet.synthesis.settings import SynthesisSettings
 
 Hypotheses = list[list[str]]
 """Some texts for each sentence."""

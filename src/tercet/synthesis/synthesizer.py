@@ -14,11 +14,11 @@ from tercet.encoder.model.generator import load_generator
 from tercet.encoder.model.templates import TemplateTokens
 from tercet.encoder.model.tokens import Tokens, check_texts
 from tercet.errors import InputError, SettingError
+from tercet.storage.cache import cache_folder
 from tercet.storage.hashing import sha256_of_json
 from tercet.synthesis.discriminator import Discriminator
 from tercet.synthesis.engines import CTranslate2Engine, Engine, TransformersEngine, has_ctranslate2
 from tercet.synthesis.sampling import Sampling
-from tercet.vectors.cache import cache_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration

@@ -1,19 +1,21 @@
-"""Leaks: training texts that stand in the evaluation data."""
+"""The verb `data leaks`: training texts that stand in the evaluation data."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tercet.data.feeding.rows import open_rows
 from tercet.data.rows.columns import RowKind
 from tercet.data.rows.kinds import texts_of
 from tercet.data.rows.settings import RowSettings
 from tercet.data.rows.words import as_words, is_any_known, is_looked_for, texts_below
+from tercet.data.sets.folder import data_root
 from tercet.errors import InputError
 from tercet.storage.progress import progress_bar
 from tercet.synthesis.sentences import Sentences
 from tercet.synthesis.settings import SentenceSettings, SynthesisSettings
-from tercet.training.recipe import Recipe, Stage
+from tercet.training.recipe import Recipe, Stage, read_recipe
 from tercet.training.stages.kinds import KINDS
 from tercet.training.stages.stage import REFERENCE
 
@@ -37,15 +39,19 @@ class Leaks:
     examples: list[str] = field(default_factory=list)
     """Some of the texts that were found."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return its fields."""
+        return asdict(self)
 
-def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[str, Leaks]:
+
+def leaks(recipe: str | Path | Recipe, *, data: str | Path | None = None, progress: bool = False) -> dict[str, Leaks]:
     """Look for every text that a recipe's stages read in the evaluation data.
 
     Texts are compared as words: capital letters, punctuation and blanks make no difference.
 
     Args:
         recipe: Whose files and datasets are read as its stages read them, without the rows that `leaks` leave out.
-        data: The folder; every cell of every file below it counts as an evaluation text.
+        data: The folder, `$TERCET_DATA/eval` where None; every cell of every file below it is an evaluation text.
         progress: Whether a bar is shown.
 
     Returns:
@@ -54,14 +60,15 @@ def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[st
     Raises:
         InputError: The folder is not there, or holds nothing.
     """
-    known = texts_below(data)
+    folder = data_root(data)
+    known = texts_below(folder)
     if not known:
-        raise InputError(f"{data}: holds no evaluation texts. Name the folder with --data.")
-    sources = _sources(recipe)
+        raise InputError(f"{folder}: holds no evaluation texts. Name the folder with --data.")
+    sources = _sources(recipe if isinstance(recipe, Recipe) else read_recipe(recipe))
     found: dict[str, Leaks] = {}
     with progress_bar("leaks", total=len(sources), unit="sources", enabled=progress) as advance:
         for path, readings in sources.items():
-            found[path] = leaks = Leaks()
+            found[path] = own = Leaks()
             seen: set[str] = set()
             for text in (text for reading in readings for text in _texts(*reading)):
                 words = as_words(text)
@@ -69,12 +76,12 @@ def find_leaks(recipe: Recipe, data: Path, *, progress: bool = False) -> dict[st
                     continue
                 seen.add(words)
                 if not is_looked_for(words):
-                    leaks.num_short += 1
+                    own.num_short += 1
                     continue
-                leaks.num_texts += 1
+                own.num_texts += 1
                 if words in known:
-                    leaks.num_found += 1
-                    leaks.examples += [text] if len(leaks.examples) < _EXAMPLES else []
+                    own.num_found += 1
+                    own.examples += [text] if len(own.examples) < _EXAMPLES else []
             advance(1)
     return found
 

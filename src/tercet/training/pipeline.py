@@ -1,40 +1,40 @@
-"""The pipeline: runs a recipe's stages in a folder. What is done is skipped, what was killed goes on."""
+"""The verb `train`: runs a recipe's stages in a folder. What is done is skipped, what was killed goes on."""
 
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tercet.data.sets.folder import DataFolder
 from tercet.encoder.model.encoder import Encoder
 from tercet.errors import SettingError
-from tercet.evaluation.evaluate import VectorStore, choose_tasks, data_root, evaluate, versions
+from tercet.evaluation.evaluate import RESULTS, Evaluation, evaluate
 from tercet.evaluation.tasks.own import PARALLEL, trajectory_task
+from tercet.evaluation.tasks.table import choose_tasks, data_for
 from tercet.evaluation.tasks.task import Options, Result, Task
 from tercet.storage.files import atomic_write, target_errors, write_json
 from tercet.storage.hashing import sha256_of_json, sha256_of_path
+from tercet.storage.machine import machine, versions
 from tercet.training.loop.loop import Evaluate, Measure
 from tercet.training.loop.processes import Processes
 from tercet.training.loop.settings import DevSettings, LoopSettings, TrajectorySettings
-from tercet.training.recipe import Recipe, Stage
+from tercet.training.recipe import Recipe, Stage, read_recipe
 from tercet.training.runs import (
     DESCRIPTION,
     ENCODER,
     RECIPE,
-    RESULTS,
     copy_folder,
     join_logs,
     locked,
     log_to,
-    machine,
     read_record,
 )
 from tercet.training.stages.kinds import KINDS
 from tercet.training.stages.sharded import ShardedEncoder
 from tercet.training.stages.stage import Context, Output
+from tercet.vectors.store import VectorStore
 
 logger = logging.getLogger("tercet")
 
@@ -55,17 +55,67 @@ class StageResult:
     """What the stage thought worth noting: its steps, its best score."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult:
     """What a run came to."""
 
     stages: tuple[StageResult, ...]
     encoder: Path | None
     """The last encoder."""
-    results: dict[str, Any] | None
-    """The contents of `results.json`, where the recipe evaluates."""
+    results: Evaluation | None
+    """The scores of the last encoder, where the recipe evaluates."""
+    recipe: Recipe
+    """The recipe with every setting."""
+    folder: Path
     is_main: bool = True
     """Whether this process is the one that writes and speaks."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the stages with their notes, the scores, and where everything is."""
+        return {
+            "folder": str(self.folder),
+            "encoder": None if self.encoder is None else str(self.encoder),
+            "stages": {stage.name: {"skipped": stage.skipped, **stage.notes} for stage in self.stages},
+            "results": None if self.results is None else self.results.to_dict(),
+        }
+
+    def __repr__(self) -> str:
+        lines = [f"{stage.name}: {'done before' if stage.skipped else 'done'}" for stage in self.stages]
+        lines += [] if self.encoder is None else [f"encoder: {self.encoder}"]
+        lines += [] if self.results is None else [repr(self.results)]
+        return "\n  ".join([f"Run of {self.recipe.name}", *lines])
+
+
+def train(
+    recipe: str | Path | Recipe,
+    run: str | Path,
+    *,
+    changes: Sequence[str] = (),
+    data: str | Path | None = None,
+    dry_run: bool = False,
+    tensorboard: bool = False,
+    progress: bool = False,
+) -> RunResult:
+    """Train an encoder by a recipe, and score it where the recipe says so.
+
+    Args:
+        recipe: A recipe's file, or a recipe that was read.
+        run: The folder for everything. Killed and called again, a run goes on; stages whose settings and inputs have
+            not changed are skipped.
+        changes: Settings in place of the file's, as `PATH=VALUE`: `seed=3`, `stages.nli.batch=64`.
+        data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
+        dry_run: Whether the recipe is only read and checked; `recipe` of the result shows every setting.
+        tensorboard: Whether the log is written for TensorBoard, too.
+        progress: Whether bars are shown.
+
+    Raises:
+        TercetError: Something about the recipe, its inputs or the training is not as it should be.
+    """
+    read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe, changes=changes)
+    if dry_run:
+        check_tasks(read)
+        return RunResult((), None, None, read, Path(run))
+    return run_recipe(read, run, data=data, tensorboard=tensorboard, progress=progress)
 
 
 def run_recipe(
@@ -141,7 +191,7 @@ class _Run:
         results = self._finish(encoders[-1]) if encoders and self.processes.is_main else None
         encoder = self.folder / ENCODER if encoders else None
         self.processes.wait()
-        return RunResult(tuple(self.done), encoder, results, self.processes.is_main)
+        return RunResult(tuple(self.done), encoder, results, self.recipe, self.folder, self.processes.is_main)
 
     def _run_stage(self, stage: Stage) -> StageResult:
         folder = self.folder / "stages" / f"{len(self.done) + 1:02d}-{stage.name}"
@@ -210,7 +260,7 @@ class _Run:
         }
         write_json(self.folder / DESCRIPTION, description)
 
-    def _finish(self, encoder: Path) -> dict[str, Any] | None:
+    def _finish(self, encoder: Path) -> Evaluation | None:
         if copy_folder(encoder, self.folder / ENCODER):
             (self.folder / RESULTS).unlink(missing_ok=True)  # those of another encoder
         if not self.recipe.evaluate:
@@ -220,7 +270,7 @@ class _Run:
         asked = {task.name for task in choose_tasks(self.recipe.evaluate)}
         is_scored = asked <= results.get("tasks", {}).keys()  # data that was missing may have come
         if results.get("settings", {}).get("fingerprint") == loaded.fingerprint() and is_scored:
-            return results
+            return Evaluation.from_dict(results)
         return evaluate(
             loaded,
             tasks=self.recipe.evaluate,
@@ -233,7 +283,7 @@ class _Run:
     def _score(self, encoder: Encoder, source: Encoder | None, dev: Task | str, precision: str) -> Evaluate:
         """Return the function that scores an encoder on a dev task while it trains."""
         task = _dev_task(dev) if isinstance(dev, str) else dev
-        folder = DataFolder(data_root(self.data, [task]))
+        folder = data_for([task], self.data)
 
         def score() -> dict[str, Any]:
             embed, options = self._embed(encoder, precision), self._options(source, precision)
@@ -255,7 +305,7 @@ class _Run:
         Where the MLP is for training only, translations are near one another behind it, and not before it.
         """
         tasks = [trajectory_task(name) for name in trajectory.sets]
-        folder = DataFolder(data_root(self.data, tasks))
+        folder = data_for(tasks, self.data)
 
         def measure_one(task: Task) -> dict[str, Any]:
             with ExitStack() as stack:
@@ -271,7 +321,7 @@ class _Run:
     def _embed(self, encoder: Encoder, precision: str) -> VectorStore:
         is_sharded = self.processes.shards and encoder.head.training
         embedder = ShardedEncoder(encoder) if is_sharded else encoder
-        return VectorStore(embedder, precision=precision, cache=None, progress=False)
+        return VectorStore(embedder, precision=precision)
 
     def _options(self, source: Encoder | None, precision: str) -> Options:
         return Options(source=None if source is None else self._embed(source, precision))

@@ -1,6 +1,5 @@
 """The recipe: a YAML file that says where to start, a list of stages, and what to evaluate."""
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -9,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
+from tercet.encoder.model.settings import EncoderSettings
 from tercet.errors import InputError, SettingError
-from tercet.storage.settings import checked
+from tercet.storage.assignments import parse_assignment
+from tercet.storage.settings import Settings, checked
 from tercet.training.stages.kinds import KINDS
 from tercet.training.stages.stage import REFERENCE, StageSettings
 from tercet.training.stages.trained import EncoderStartSettings, StartSettings
@@ -24,10 +25,8 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
-class RecipeFile(BaseModel):
+class RecipeFile(Settings):
     """What a recipe's file may have at its top."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str | None = None
     """What results call the model; the file's name where null."""
@@ -47,13 +46,13 @@ class RecipeFile(BaseModel):
     convert_pickle: bool = False
     """Whether a `start` that has only pickled weights may be converted, weights only."""
 
-    encoder: dict[str, Any] = {}
+    encoder: EncoderSettings = EncoderSettings()
     """Readout, projection, prompt, max_tokens and so on, for all stages."""
 
     stages: list[dict[str, Any]] = Field(min_length=1)
     """Each has a `name` and one kind with its settings."""
 
-    evaluate: list[str] = []
+    evaluate: list[str] = Field(default=[])
     """What the final encoder is scored on: tasks and groups."""
 
     @field_validator("evaluate", mode="before")
@@ -175,15 +174,13 @@ def _check_stage(given: dict[str, Any], number: int, top: RecipeFile) -> Stage:
         values = {**start, **{key: value for key, value in values.items() if key not in _START or value is not None}}
         if issubclass(settings_class, EncoderStartSettings):
             own = values.get("encoder") or {}
-            values["encoder"] = {**top.encoder, **own} if isinstance(own, dict) else own
+            values["encoder"] = {**top.encoder.given(), **own} if isinstance(own, dict) else own
     return Stage(name, kind, checked(settings_class, values, ["stages", name, kind]))
 
 
 def _change(content: dict[str, Any], change: str) -> None:
     """Put one value of `PATH=VALUE` into a recipe."""
-    path, equals, text = change.partition("=")
-    if not equals:
-        raise SettingError(f"--set {change}: has no value. Write --set {change}=VALUE.")
+    path, value = parse_assignment(change)
     place: Any = content
     keys = [key.strip() for key in path.split(".")]
     if keys[0] == "stages" and len(keys) > 1:
@@ -201,7 +198,7 @@ def _change(content: dict[str, Any], change: str) -> None:
         place = place[_index(place, key, change)]
         if not isinstance(place, dict | list):
             raise SettingError(f"--set {change}: {place!r} has no settings of its own. Set a mapping in its place.")
-    place[_index(place, keys[-1], change)] = _value_of(text)
+    place[_index(place, keys[-1], change)] = value
 
 
 def _index(place: Any, key: str, change: str) -> str | int:
@@ -228,14 +225,6 @@ def _stage_of(content: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _kind_of(stage: dict[str, Any]) -> str:
     return next((kind for kind in stage if kind in KINDS), "")
-
-
-def _value_of(text: str) -> Any:
-    """Read a value: null, true, numbers and JSON are what they look like, all else is text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _with_variables(value: Any) -> Any:

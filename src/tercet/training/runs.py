@@ -2,8 +2,6 @@
 
 import fcntl
 import json
-import os
-import platform
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +12,7 @@ from tercet.errors import OutputError, SettingError
 from tercet.storage.files import atomic_folder, atomic_write, remove_temporaries, target_errors
 from tercet.storage.hashing import sha256_of_folder
 
-RECIPE, DESCRIPTION, METRICS, RESULTS, ENCODER = "recipe.yaml", "run.json", "metrics.jsonl", "results.json", "encoder"
+RECIPE, DESCRIPTION, METRICS, ENCODER = "recipe.yaml", "run.json", "metrics.jsonl", "encoder"
 
 _LOCK = ".lock"
 
@@ -46,20 +44,6 @@ def _sweep(folder: Path) -> None:
     """Remove what a kill left half-written."""
     for path in (folder, folder / "candidates", *folder.glob("stages/*"), *folder.glob("teachers/*")):
         remove_temporaries(path)
-
-
-def machine() -> dict[str, Any]:
-    """Return where this runs: what can make a difference in the last bits of a result."""
-    import torch
-
-    on_gpu = torch.cuda.is_available()
-    return {
-        "platform": platform.platform(),
-        "processor": platform.machine(),
-        "num_cpus": os.cpu_count(),
-        "num_threads": torch.get_num_threads(),
-        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if on_gpu else [],
-    }
 
 
 def join_logs(folder: Path, stages: Sequence[Path]) -> None:

@@ -1,10 +1,6 @@
-"""Vectors and folders kept on disk for the next time."""
+"""Vectors kept in a file for the next time, under a name that says all that decides them."""
 
-import atexit
 import logging
-import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,12 +8,12 @@ import numpy as np
 
 from tercet.encoder.model.settings import Vectors
 from tercet.errors import OutputError
-from tercet.storage.files import atomic_folder, atomic_write, target_errors
+from tercet.storage.files import atomic_write, target_errors
 
 logger = logging.getLogger("tercet")
 
 
-def kept_vectors(file: Path | None, make: Callable[[], Vectors]) -> Vectors:
+def cached_vectors(file: Path | None, make: Callable[[], Vectors]) -> Vectors:
     """Return the vectors in a file; where it is not there or is broken, make them and keep them.
 
     Vectors that cannot be kept are no error: they are made again the next time, and a warning says so.
@@ -42,29 +38,3 @@ def kept_vectors(file: Path | None, make: Callable[[], Vectors]) -> Vectors:
         except OutputError as error:
             logger.warning("vectors are not kept for the next time: %s", error)
     return vectors
-
-
-def kept_folder(folder: Path, make: Callable[[Path], None]) -> Path:
-    """Return a folder; where it is not there, make it and keep it.
-
-    Where it cannot be kept, a warning says so, and a temporary one lasts until Python ends.
-
-    Args:
-        folder: Where it is kept, under a name that says all that decides it.
-        make: Fills an empty folder.
-    """
-    if not folder.is_dir():
-        try:
-            with atomic_folder(folder) as temporary:
-                make(temporary)
-        except OutputError as error:
-            logger.warning("a folder is not kept for the next time: %s", error)
-            folder = Path(tempfile.mkdtemp(prefix="tercet-"))
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
-            make(folder)
-    return folder
-
-
-def cache_folder() -> Path:
-    """Return where things are kept: `$XDG_CACHE_HOME/tercet`, or `~/.cache/tercet`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tercet"

@@ -1,20 +1,24 @@
-"""The verb `embed`: a file of texts becomes a file of vectors, however long it takes and however often it is killed."""
+"""The verb `embed`: texts become vectors, in memory or in a file, however often it is killed."""
 
+import contextlib
 import json
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Unpack
+from typing import IO, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.data.rows.given import GivenTexts, TextList, open_given
 from tercet.data.rows.texts import TextFile
+from tercet.encoder.model.choice import Model, load_encoder
 from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.settings import Embedded, EmbedOptions, EmbedStats, Vectors
 from tercet.errors import InputError, SettingError, TextError
+from tercet.storage.choices import DEFAULT_MODEL, OnTruncate, TextFormat, check_choice
 from tercet.storage.files import atomic_write, check_writable, move_file
 from tercet.storage.hashing import text_digest
 from tercet.storage.progress import Advance, progress_bar
@@ -22,6 +26,7 @@ from tercet.storage.shards import Shards, in_shards
 
 SHARD_TEXTS = 8192
 
+Texts = TextFile | TextList
 TextsAndVectors = tuple[list[str], Vectors]
 
 _NUM_COUNTS = 2
@@ -31,35 +36,96 @@ _REMEMBERED = 2_000_000
 """How many different texts are remembered so that each is embedded once; a quarter of a gigabyte."""
 
 
-def embed_file(
-    texts: TextFile,
-    encoder: Encoder,
+class _Options(EmbedOptions, total=False):
+    model: "Model"
+    column: str | None
+    format: TextFormat | None
+    shard_texts: int
+
+
+@overload
+def embed(texts: "GivenTexts", *, out: None = None, **options: Unpack[_Options]) -> Vectors: ...
+@overload
+def embed(texts: "GivenTexts", *, out: str | Path, **options: Unpack[_Options]) -> EmbedStats: ...
+def embed(
+    texts: "GivenTexts",
+    *,
+    out: str | Path | None = None,
+    model: "Model" = DEFAULT_MODEL,
+    column: str | None = None,
+    format: TextFormat | None = None,
+    precision: str = "exact",
+    dims: int | None = None,
+    normalize: bool | None = None,
+    max_batch_tokens: int = 2048,
+    on_truncate: OnTruncate = "count",
+    shard_texts: int = SHARD_TEXTS,
+    progress: bool | Advance = False,
+) -> Vectors | EmbedStats:
+    """Embed texts.
+
+    Into a file, more than one shard of texts is embedded shard by shard, in a folder beside `out` that is removed at
+    the end. Killed and called again with the same texts, model and options, it goes on after the last finished shard
+    and writes the same bytes.
+
+    Args:
+        texts: A list of texts; or a file with one text per row (lines, JSONL, CSV, TSV, Parquet), `-` for standard
+            input. A file is checked from end to end before the model is loaded.
+        out: The file to write: .npy (vectors), .parquet or .jsonl (texts and vectors). None to return the vectors.
+        model: An encoder by its name (`mini`, a folder, a hub id), its settings, or an Encoder.
+        column: Which column holds the text; `text`, or the only one there is, where None.
+        format: How the file is written, where its ending does not tell.
+        precision: `exact` (fp32), `fast` (bf16, fp32 between layers), `int8` (on a CPU), `auto` (`fast` where the
+            machine has bf16, else `exact`), or `fp16` (never for T5, which overflows in it).
+        dims: Keep only the first numbers of each vector, and scale it to length 1 again where it had that.
+        normalize: Whether vectors have length 1; as the model has it where None.
+        max_batch_tokens: The most tokens that are computed at once.
+        on_truncate: Whether texts that are too long are counted (`count`) or refused (`error`).
+        shard_texts: How many texts are embedded between two commits; a killed run loses no more.
+        progress: Whether a bar is shown.
+
+    Returns:
+        The vectors, float32 [number of texts, dims], in the order of the texts; with `out`, the counts.
+
+    Raises:
+        TercetError: A text, a setting or the model is not as it should be, or the target cannot be written; no half of
+            it is left.
+    """
+    target = None if out is None else Path(out)
+    if target is not None:
+        writer_for(target)
+    check_choice("on_truncate", on_truncate, OnTruncate)
+    options: EmbedOptions = {
+        "precision": precision,
+        "dims": dims,
+        "normalize": normalize,
+        "max_batch_tokens": max_batch_tokens,
+        "on_truncate": on_truncate,
+        "progress": progress,
+    }
+    with open_given(texts, column=column, file_format=format) as opened:
+        encoder = load_encoder(model)
+        if target is not None:
+            stats = embed_into(target, opened, encoder, shard_texts=shard_texts, **options)
+            return replace(stats, max_tokens=encoder.tokens.max_tokens)
+        with _named_rows(opened):
+            return encoder.embed(list(opened), **options)
+
+
+def embed_into(
     out: Path,
+    texts: Texts,
+    encoder: Encoder,
     *,
     shard_texts: int = SHARD_TEXTS,
     **options: Unpack[EmbedOptions],
 ) -> EmbedStats:
-    """Embed a file of texts into a file of vectors.
-
-    More than one shard of texts is embedded shard by shard, in a folder beside `out` that is removed at the end. Killed
-    and called again with the same texts, encoder and options, it goes on behind the last finished shard and writes the
-    same bytes.
-
-    Args:
-        texts: What to embed.
-        encoder: What to embed with.
-        out: Where to: .npy (vectors), .parquet or .jsonl (texts and vectors).
-        shard_texts: How many texts a shard has.
-        **options: See `EmbedOptions`.
-
-    Raises:
-        OutputError: The target cannot be written; no half of it is left.
-    """
+    """Embed texts into a file of vectors; see `embed`."""
     write = writer_for(out)
     if shard_texts < 1:
         raise SettingError(f"shard_texts {shard_texts}: is less than one. Give a positive number.")
     check_writable(out)
-    if out.exists() and out.samefile(texts.path):
+    if texts.path is not None and out.exists() and out.samefile(texts.path):
         raise SettingError(f"{out}: is the input, which would be lost. Name another target.")
     options["precision"] = encoder.resolve_precision(options.get("precision", "exact"))
     shape = (texts.num_texts, options.get("dims") or encoder.dim)
@@ -68,10 +134,8 @@ def embed_file(
         options["progress"] = advance
         if texts.num_texts <= shard_texts:
             all_texts = list(texts)
-            try:
+            with _named_rows(texts):
                 vectors, stats = encoder.embed_with_stats(all_texts, **options)
-            except TextError as error:
-                raise InputError(f"{texts.path}: row {error.position + 1} {error.problem}") from error
             with atomic_write(out) as stream:
                 write(stream, [(all_texts, vectors)], shape)
             return stats
@@ -91,6 +155,17 @@ def embed_file(
     return stats
 
 
+@contextlib.contextmanager
+def _named_rows(texts: Texts, row: Callable[[int], int] = lambda position: position) -> Iterator[None]:
+    """Say which row of the file a text is that cannot be embedded; `row` turns a position into a row from 0."""
+    try:
+        yield
+    except TextError as error:
+        if texts.path is None:
+            raise TextError(row(error.position), error.problem) from error
+        raise InputError(f"{texts.path}: row {row(error.position) + 1} {error.problem}") from error
+
+
 def writer_for(out: Path) -> Callable[[IO[bytes], Iterable[TextsAndVectors], tuple[int, int]], None]:
     """Return the function that writes vectors in the format of a file's ending.
 
@@ -103,7 +178,7 @@ def writer_for(out: Path) -> Callable[[IO[bytes], Iterable[TextsAndVectors], tup
     return writer
 
 
-def _open_shards(texts: TextFile, encoder: Encoder, out: Path, shard_texts: int, options: EmbedOptions) -> Shards:
+def _open_shards(texts: Texts, encoder: Encoder, out: Path, shard_texts: int, options: EmbedOptions) -> Shards:
     plan: dict[str, object] = {
         "texts": texts.sha256,
         "encoder": encoder.fingerprint(),
@@ -115,7 +190,12 @@ def _open_shards(texts: TextFile, encoder: Encoder, out: Path, shard_texts: int,
 
 
 def _fill_shards(
-    shards: Shards, texts: TextFile, encoder: Encoder, shard_texts: int, advance: Advance, options: EmbedOptions
+    shards: Shards,
+    texts: Texts,
+    encoder: Encoder,
+    shard_texts: int,
+    advance: Advance,
+    options: EmbedOptions,
 ) -> EmbedStats:
     """Embed what is not done yet, every text once: where it stands again, it gets the vector of the first place."""
     waiting: deque[_Shard] = deque()
@@ -129,16 +209,13 @@ def _fill_shards(
                 waiting.append(shard)
                 yield shard.new_texts
 
-    try:
+    with _named_rows(texts, lambda position: int(waiting[0].new_rows[position])):
         for embedded in encoder.embed_each(new_texts(), **options):
             shard = waiting.popleft()
             with atomic_write(shards.path(shard.number)) as stream:
                 rows = _with_earlier(shard, embedded, shards, shard_texts)
                 _write_npy(stream, [([], rows)], rows.shape)
             advance(len(shard.firsts) - len(shard.new_texts))
-    except TextError as error:
-        row = waiting[0].new_rows[error.position]
-        raise InputError(f"{texts.path}: row {row + 1} {error.problem}") from error
     for number in range(math.ceil(texts.num_texts / shard_texts)):
         counts = np.load(shards.path(number), mmap_mode="r")[:, -_NUM_COUNTS:].sum(0, dtype=np.float64)
         stats += EmbedStats(min(shard_texts, texts.num_texts - number * shard_texts), *map(int, counts))
@@ -157,7 +234,7 @@ class _Shard:
     new_texts: list[str]
 
 
-def _plan_shards(texts: TextFile, shard_texts: int) -> Iterator[_Shard]:
+def _plan_shards(texts: Texts, shard_texts: int) -> Iterator[_Shard]:
     """Yield which texts of each shard are new. The first two million different texts of a file are remembered."""
     seen: dict[bytes, int] = {}
     for number, chunk in enumerate(in_shards(iter(texts), shard_texts)):
@@ -188,7 +265,7 @@ def _with_earlier(shard: _Shard, new: Embedded, shards: Shards, shard_texts: int
     return rows
 
 
-def _read_shards(shards: Shards, texts: TextFile, shard_texts: int) -> Iterator[TextsAndVectors]:
+def _read_shards(shards: Shards, texts: Texts, shard_texts: int) -> Iterator[TextsAndVectors]:
     for number, chunk in enumerate(in_shards(iter(texts), shard_texts)):
         yield chunk, np.load(shards.path(number), mmap_mode="r")[:, :-_NUM_COUNTS]
 

@@ -1,16 +1,20 @@
-"""The verb `search`: the texts of a file that are nearest to a query, by exact cosine."""
+"""The verb `search`: the texts that are nearest to a query, by exact cosine."""
 
-from dataclasses import dataclass
-from typing import Unpack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tercet.data.rows.given import GivenTexts, TextList, open_given
 from tercet.data.rows.texts import TextFile
+from tercet.encoder.model.choice import Model, load_encoder
 from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.settings import EmbedOptions, Vectors
 from tercet.errors import SettingError
+from tercet.storage.choices import DEFAULT_MODEL, TextFormat
 from tercet.storage.hashing import sha256_of_json
-from tercet.vectors.cache import kept_vectors
+from tercet.vectors.cache import cached_vectors
 
 CACHE_FOLDER = ".tercet-cache"
 
@@ -27,68 +31,68 @@ class Hit:
 
     text: str
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return its fields."""
+        return asdict(self)
+
 
 def search(
     query: str,
-    texts: TextFile,
-    encoder: Encoder,
+    texts: "GivenTexts",
     *,
+    model: "Model" = DEFAULT_MODEL,
     k: int = 5,
-    engine: str = "numpy",
+    column: str | None = None,
+    format: TextFormat | None = None,
+    precision: str = "exact",
+    dims: int | None = None,
     cache: bool = True,
-    **options: Unpack[EmbedOptions],
+    progress: bool = False,
 ) -> list[Hit]:
-    """Return the k texts that are nearest to a query, best first.
+    """Return the k texts that are nearest to a query, best first, by exact cosine.
 
     Args:
         query: What to look for.
-        texts: Where to look. Their vectors are kept beside the file for the next time.
-        encoder: What to embed with.
+        texts: Where to look: a list of texts, or a file with one text per row.
+        model: An encoder by its name, its settings, or an Encoder.
         k: How many to return.
-        engine: `numpy`, or `faiss` where it is installed; both are exact.
-        cache: Whether vectors are kept.
-        **options: See `EmbedOptions`.
+        column: Which column of the file holds the text.
+        format: How the file is written, where its ending does not tell.
+        precision: How texts are embedded; see `embed`.
+        dims: Keep only the first numbers of each vector.
+        cache: Whether the vectors of a file are kept beside it for the next search.
+        progress: Whether a bar is shown.
 
     Raises:
-        SettingError: `k` or `engine` is none.
+        SettingError: `k` is less than one.
+        InputError: The texts cannot be read.
     """
     if k < 1:
         raise SettingError(f"k {k}: is less than one. Ask for at least one text.")
-    if engine not in _ENGINES:
-        raise SettingError(f"engine {engine!r}: there is none of that name. Known: {', '.join(_ENGINES)}.")
-    precision = encoder.resolve_precision(options.get("precision", "exact"))
-    options = {**options, "normalize": True, "precision": precision}
-    vectors = _vectors_of(texts, encoder, cache, options)
-    options["progress"] = False
-    scores, rows = _ENGINES[engine](vectors, encoder.embed([query], **options)[0], min(k, len(vectors)))
-    wanted = {int(row): float(score) for score, row in zip(scores, rows, strict=True)}
-    found = {row: text for row, text in enumerate(texts) if row in wanted}
+    with open_given(texts, column=column, file_format=format) as opened:
+        encoder = load_encoder(model)
+        resolved = encoder.resolve_precision(precision)
+        options: EmbedOptions = {"precision": resolved, "dims": dims, "normalize": True}
+        is_copy = isinstance(texts, str | Path) and opened.path != Path(texts)  # of standard input or a pipe
+        keep = cache and not is_copy
+        vectors = _vectors_of(opened, encoder, keep, {**options, "progress": progress})
+        scores, rows = _nearest(vectors, encoder.embed([query], **options)[0], min(k, len(vectors)))
+        wanted = {int(row): float(score) for score, row in zip(scores, rows, strict=True)}
+        found = {row: text for row, text in enumerate(opened) if row in wanted}
     return [Hit(score, row + 1, found[row]) for row, score in wanted.items()]
 
 
-def _vectors_of(texts: TextFile, encoder: Encoder, cache: bool, options: EmbedOptions) -> Vectors:
-    settings = [options["precision"], options.get("dims"), encoder.device.type]
-    key = sha256_of_json([texts.sha256, encoder.fingerprint(), settings])
-    file = texts.path.parent / CACHE_FOLDER / f"{key}.npy"
-    return kept_vectors(file if cache else None, lambda: encoder.embed(list(texts), **options))
+def _vectors_of(texts: TextFile | TextList, encoder: Encoder, keep: bool, options: EmbedOptions) -> Vectors:
+    file = None
+    if keep and texts.path is not None:
+        settings = [options["precision"], options.get("dims"), encoder.device.type]
+        key = sha256_of_json([texts.sha256, encoder.fingerprint(), settings])
+        file = texts.path.parent / CACHE_FOLDER / f"{key}.npy"
+    return cached_vectors(file, lambda: encoder.embed(list(texts), **options))
 
 
-def _search_numpy(vectors: Vectors, query: Vectors, k: int) -> tuple[Vectors, np.ndarray]:
+def _nearest(vectors: Vectors, query: Vectors, k: int) -> tuple[Vectors, np.ndarray]:
     scores = vectors @ query
     nearest = np.argpartition(-scores, k - 1)[:k]
     nearest = nearest[np.lexsort((nearest, -scores[nearest]))]
     return scores[nearest], nearest
-
-
-def _search_faiss(vectors: Vectors, query: Vectors, k: int) -> tuple[Vectors, np.ndarray]:
-    try:
-        import faiss
-    except ImportError as error:
-        raise SettingError("engine 'faiss': is not installed. Run: pip install 'tercet[faiss]'") from error
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(np.ascontiguousarray(vectors))
-    scores, rows = index.search(query[None], k)
-    return scores[0], rows[0]
-
-
-_ENGINES = {"numpy": _search_numpy, "faiss": _search_faiss}

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from tercet.data.rows.kinds import ParallelPair
 from tercet.storage.hashing import text_key
+from tercet.storage.settings import Settings
 
 _LATIN = "A-Za-z\u00aa\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff"
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -39,10 +40,8 @@ _LETTERS = re.compile(rf"{_LONE}|(?:(?!{_LONE})[^\W\d_])+")
 _MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]{2,8});")
 
 
-class CleanSettings(BaseModel):
+class CleanSettings(Settings):
     """Which parallel pairs are left out. A rule that is not given is off, and each counts what it leaves out."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     length_ratio: float | None = Field(default=None, ge=1, allow_inf_nan=False)
     """How many times as long as the other a side may be; a Chinese, Japanese or Thai character counts as a word."""

@@ -4,20 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from tercet.data.reading.formats import Format
 from tercet.data.rows.clean import CleanSettings
 from tercet.data.rows.columns import FIELDS, FileKind
-from tercet.storage.settings import checked
+from tercet.storage.settings import Settings, checked
 
 HUB = "hub:"
 
 _FIELD_NAMES = sorted({field for fields in FIELDS.values() for field in fields})
-
-
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 def _with_text_keys(value: Any) -> Any:
@@ -39,7 +35,7 @@ def _within_one(value: Any) -> Any:
     return value
 
 
-class SourceSettings(_Settings):
+class SourceSettings(Settings):
     """One source of rows. A text alone stands for `{path: TEXT}`."""
 
     path: Annotated[str, BeforeValidator(_text_of_path)] = Field(min_length=1)
@@ -60,7 +56,7 @@ class SourceSettings(_Settings):
 
     labels: Annotated[
         dict[str, Literal["entailment", "neutral", "contradiction", "-"]], BeforeValidator(_with_text_keys)
-    ] = {}
+    ] = Field(default={})
     """What values of the label column stand for, besides their own names; `-` is for rows to leave out."""
 
     weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -115,7 +111,7 @@ class SourceSettings(_Settings):
         return self.path.startswith(HUB)
 
 
-class RowSettings(_Settings):
+class RowSettings(Settings):
     """Where rows come from and in which order. A source alone, or a list of them, stands for `{sources: ...}`."""
 
     sources: list[SourceSettings] = Field(min_length=1)

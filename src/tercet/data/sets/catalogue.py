@@ -275,12 +275,3 @@ NOT_ON_HUB = {
     "TwitterURL": "the hub has training and test pairs mixed; take its authors' Twitter_URL_Corpus_test.txt",
 }
 """Tasks whose data is not on the hub as the papers used it, and what to do instead."""
-
-GROUPS = {
-    "sts": ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "STSB-dev", "SICK-R"),
-    "transfer": ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"),
-    "sentglue": tuple(name for name in FILES if name.startswith("glue-")),
-    "domain": ("AskUbuntu", "CQADupStack", "TwitterURL", "PIT", "BIOSSES"),
-    "zh": ("ZH-STSB", "ZH-STSB-dev"),
-}
-"""Groups as in `evaluate`, with the dev sets that belong to them."""

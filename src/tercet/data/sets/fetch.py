@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tercet.data.sets.catalogue import FILES, GROUPS, NOT_ON_HUB, ArchiveFile, HubDataset, HubFile, RowsFile
+from tercet.data.sets.catalogue import FILES, NOT_ON_HUB, ArchiveFile, HubDataset, HubFile, RowsFile
+from tercet.data.sets.folder import named_data_root
+from tercet.data.sets.groups import DEV_SETS, GROUPS
 from tercet.errors import InputError, OutputError, SettingError
 from tercet.storage.files import atomic_write, check_writable, write_json
 from tercet.storage.hashing import sha256_of_file
@@ -100,7 +102,7 @@ def choose_data(names: str | Sequence[str]) -> list[str]:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3) or known
             raise SettingError(f"data {name!r}: there is none of that name. Take one of: {', '.join(near)}.")
-        chosen |= dict.fromkeys(GROUPS.get(name, (name,)))
+        chosen |= dict.fromkeys((*GROUPS.get(name, (name,)), *DEV_SETS.get(name, ())))
     return list(chosen)
 
 
@@ -152,9 +154,7 @@ class _Hub:
 
 
 def _data_root(data: str | Path | None) -> Path:
-    if data is None and "TERCET_DATA" not in os.environ:
-        raise SettingError("no data folder was given. Name one with --data, or set TERCET_DATA.")
-    root = Path(os.environ["TERCET_DATA"]) / "eval" if data is None else Path(data)
+    root = named_data_root(data)
     if root.exists():
         check_writable(root / CHECKSUMS)
     return root

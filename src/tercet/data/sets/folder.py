@@ -1,11 +1,43 @@
-"""The folder with the evaluation data: what is read from it is remembered with its hash."""
+"""The folder with the evaluation data: where it is; what is read from it is remembered with its hash."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tercet.errors import InputError, RowError
+from tercet.errors import InputError, RowError, SettingError
 from tercet.storage.hashing import sha256_of_file
+
+
+def named_data_root(data: str | Path | None) -> Path:
+    """Return the folder that was named, or `$TERCET_DATA/eval`; it may not be there yet.
+
+    Raises:
+        SettingError: Neither is given.
+    """
+    if data is not None:
+        return Path(data)
+    if "TERCET_DATA" not in os.environ:
+        raise SettingError("no data folder was given. Name one with --data, or set TERCET_DATA.")
+    return Path(os.environ["TERCET_DATA"]) / "eval"
+
+
+def data_root(data: str | Path | None, *, needed: bool = True) -> Path:
+    """Return the folder with the evaluation data.
+
+    Args:
+        data: The folder; `$TERCET_DATA/eval` where None.
+        needed: Whether anything is read from it; else none has to be named.
+
+    Raises:
+        InputError: The folder that was named is not there.
+        SettingError: It is needed, and none was named.
+    """
+    if data is not None and not Path(data).is_dir():
+        raise InputError(f"{data}: no such folder. Name the folder with the evaluation data.")
+    if not needed and data is None and "TERCET_DATA" not in os.environ:
+        return Path()
+    return named_data_root(data)
 
 
 class MissingDataError(InputError):

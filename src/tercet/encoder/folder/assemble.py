@@ -21,10 +21,11 @@ from tercet.encoder.folder.layout import Stored, read_folder
 from tercet.encoder.folder.names import FRESH
 from tercet.encoder.folder.weights import StoredTower, read_weights
 from tercet.encoder.model.prompts import SLOT, Prompt
+from tercet.encoder.model.readouts import READOUTS, check_readout
 from tercet.encoder.model.settings import EncoderSettings
 from tercet.encoder.model.shapes import shape_config
 from tercet.encoder.model.tokens import TokenizerFile, Tokens, load_tokenizer, tokenizer_file
-from tercet.encoder.model.tower import READOUTS, Dense, Head, Tower, check_readout
+from tercet.encoder.model.tower import Dense, Head, Tower
 from tercet.errors import SettingError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def assemble_fresh(
     """Make an encoder of a named shape with random weights."""
     if tokenizer is None:
         raise SettingError(f"{FRESH}{shape}: a fresh model needs a tokenizer. Give tokenizer=FOLDER.")
-    readout = settings.get("readout") or ("enc-mean" if "t5" in shape else "mean")
+    readout = settings.readout or ("enc-mean" if "t5" in shape else "mean")
     readout = check_readout(readout, shape_config(shape).model_type)
     decoder = READOUTS[readout].pooling == "decoder"
     pad_id = tokenizer.pad_token_id or 0
@@ -70,7 +71,7 @@ def assemble_stored(
     Where only the packed forward is needed, weights and tokenizer are read without transformers, as they stand.
     """
     stored = read_folder(folder, convert_pickle=convert_pickle)
-    name = settings.get("readout", stored.readout)
+    name = settings.readout or stored.readout
     if name is None:
         names = ", ".join(READOUTS)
         raise SettingError(f"{folder}: does not say how vectors are read out. Set readout to one of: {names}.")
@@ -101,20 +102,20 @@ def assemble_stored(
 def _make_head(config: Mapping[str, Any], stored: Stored, settings: EncoderSettings, seed: int) -> Head:
     """Join what is stored, what is asked for, and fresh layers where something is asked for that is not stored."""
     width = int(config.get("d_model") or config["hidden_size"])
-    readout = check_readout(settings.get("readout", stored.readout or ""), config["model_type"])
-    dense = stored.dense
+    readout = check_readout(settings.readout or stored.readout or "", config["model_type"])
+    given, dense = settings.given(), stored.dense
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         mlp = stored.mlp or Dense(width, width, bias=True, activation="tanh") if READOUTS[readout].has_mlp else None
-        if "projection" in settings:
-            dense = _with_projection(dense, settings["projection"], width)
+        if "projection" in given:
+            dense = _with_projection(dense, given["projection"], width)
     return Head(
         readout,
         width,
         mlp=mlp,
-        mlp_when=settings.get("mlp", stored.mlp_when),
+        mlp_when=given.get("mlp", stored.mlp_when),
         dense=dense,
-        normalize=settings.get("normalize", stored.normalize),
+        normalize=given.get("normalize", stored.normalize),
     )
 
 
@@ -124,13 +125,13 @@ def _make_tokens(
     stored: Stored,
     settings: EncoderSettings,
 ) -> Tokens:
-    prompt = settings.get("prompt", stored.prompt)
+    prompt = settings.given().get("prompt", stored.prompt)
     if prompt in stored.prompts:
         prompt = stored.prompts[prompt] + SLOT
     return Tokens(
         tokenizer,
         prompt=None if prompt is None else Prompt.parse(prompt),
-        max_tokens=_max_tokens(settings.get("max_tokens"), stored.max_tokens, tokenizer.model_max_length, config),
+        max_tokens=_max_tokens(settings.max_tokens, stored.max_tokens, tokenizer.model_max_length, config),
         lowercase=stored.lowercase,
     )
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from tercet.encoder.model.readouts import BERT_FAMILY, T5_FAMILY
 from tercet.encoder.model.shapes import shape_config
-from tercet.encoder.model.tower import BERT_FAMILY, T5_FAMILY, Dense
+from tercet.encoder.model.tower import Dense
 from tercet.errors import ModelError, SettingError
 from tercet.storage.files import write_json
 from tercet.storage.hashing import sha256_of_json

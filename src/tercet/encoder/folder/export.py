@@ -22,8 +22,10 @@ from tercet.encoder.folder import standalone
 from tercet.encoder.folder.exported import GRAPHS, Exported
 from tercet.encoder.folder.layout import EXPORT_FILE
 from tercet.encoder.forward.batches import pad
+from tercet.encoder.model.choice import Model, load_encoder
 from tercet.encoder.model.encoder import Encoder
 from tercet.errors import ModelError, OutputError, SettingError
+from tercet.storage.choices import GraphFormat, check_choice
 from tercet.storage.files import atomic_folder, target_errors, write_json
 
 if TYPE_CHECKING:
@@ -63,8 +65,7 @@ def check_format(name: str) -> None:
     Raises:
         SettingError: It is not; the message says what to install.
     """
-    if name not in _NEEDS:
-        raise SettingError(f"format {name!r}: there is none of that name. Known: {', '.join(_NEEDS)}.")
+    check_choice("format", name, GraphFormat)
     for package in _NEEDS[name]:
         try:
             import_module(package)
@@ -74,14 +75,14 @@ def check_format(name: str) -> None:
             ) from error
 
 
-def export(encoder: Encoder, out: str | Path, *, format: str, int8: bool = False) -> Difference:
+def export(model: "Model", out: str | Path, *, format: GraphFormat, int8: bool = False) -> Difference:
     """Write an encoder as a graph from token ids to vectors, in place of an earlier export.
 
     The graph takes `input_ids` and `attention_mask`, int64 [batch, length], and gives `sentence_embedding`, float32
     [batch, d]: readout, dense layers and normalisation as the encoder has them. It is tried before it is kept.
 
     Args:
-        encoder: What to export.
+        model: What to export: an encoder by its name, its settings, or an Encoder.
         out: The folder; written whole or not at all.
         format: `onnx` or `openvino`.
         int8: Whether the weights of matrix products are stored as 8-bit numbers. ONNX Runtime then quantises
@@ -96,6 +97,7 @@ def export(encoder: Encoder, out: str | Path, *, format: str, int8: bool = False
         OutputError: The folder cannot be written.
     """
     check_format(format)
+    encoder = load_encoder(model)
     if isinstance(encoder, Exported):
         raise SettingError("an exported model cannot be exported again. Load the model that it was made from.")
     target = Path(out)
@@ -213,7 +215,7 @@ def _write_rest(encoder: Encoder, folder: Path, about: dict[str, Any], differenc
     tokens.tokenizer.save_pretrained(folder)
     before, after = tokens.frame
     settings = about | {
-        **encoder.settings,
+        **encoder.settings.model_dump(),
         "prompts": encoder.prompts,
         "dims": encoder.dim,
         "lowercase": tokens.lowercase,

@@ -70,14 +70,14 @@ class Exported(Encoder):
     @property
     def settings(self) -> EncoderSettings:
         """The settings in force."""
-        return {
-            "readout": self.stored["readout"],
-            "mlp": self.stored["mlp"],
-            "projection": self.stored["projection"],
-            "normalize": self.stored["normalize"],
-            "prompt": self.tokens.prompt.setting,
-            "max_tokens": self.tokens.max_tokens,
-        }
+        return EncoderSettings(
+            readout=self.stored["readout"],
+            mlp=self.stored["mlp"],
+            projection=self.stored["projection"],
+            normalize=self.stored["normalize"],
+            prompt=self.tokens.prompt.setting,
+            max_tokens=self.tokens.max_tokens,
+        )
 
     @property
     def device(self) -> torch.device:
@@ -93,7 +93,7 @@ class Exported(Encoder):
         """Return a hash of everything that decides a vector: the graph with its weights, tokenizer and settings."""
         files = sorted(self.folder.glob(f"{Path(GRAPHS[self.stored['format']]).stem}.*"))
         graph = [(file.name, sha256_of_file(file)) for file in files]
-        return sha256_of_json([self.settings, self.tokens.describe(), graph])
+        return sha256_of_json([self.settings.model_dump(), self.tokens.describe(), graph])
 
     def resolve_precision(self, precision: str) -> str:
         """Return `exact` for `exact` and `auto`: the graph as it is.
@@ -147,21 +147,21 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _check(stored: dict[str, Any], settings: EncoderSettings) -> None:
-    for name, value in settings.items():
-        if name == "max_tokens" and settings["max_tokens"] > stored[name]:
+    for name, value in settings.given().items():
+        if name == "max_tokens" and value > stored[name]:
             raise SettingError(f"max_tokens {value}: the model was exported for {stored[name]}. Take that or fewer.")
         if name not in ("prompt", "max_tokens") and value != stored[name]:
             raise SettingError(f"{name} {value!r}: the exported graph has {stored[name]!r}. Export the model again.")
 
 
 def _tokens(folder: Path, stored: dict[str, Any], settings: EncoderSettings) -> Tokens:
-    prompt = settings.get("prompt", stored["prompt"])
+    prompt = settings.given().get("prompt", stored["prompt"])
     if prompt in stored["prompts"]:
         prompt = stored["prompts"][prompt] + SLOT
     return Tokens(
         tokenizer_file(folder) or load_tokenizer(folder),
         prompt=None if prompt is None else Prompt.parse(prompt),
-        max_tokens=settings.get("max_tokens", stored["max_tokens"]),
+        max_tokens=settings.max_tokens or stored["max_tokens"],
         lowercase=stored["lowercase"],
     )
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from tercet.encoder.folder.backbone import backbone_from_weights, model_type_of, read_json
 from tercet.encoder.forward.vectors import read_shape
-from tercet.encoder.model.tower import T5_FAMILY, Head, Tower
+from tercet.encoder.model.readouts import T5_FAMILY
+from tercet.encoder.model.tower import Head, Tower
 
 Sizes = dict[str, tuple[int, ...]]
 

@@ -11,7 +11,8 @@ from tercet.encoder.forward.batches import pad
 from tercet.encoder.forward.linear import MakeLinear, Prepared, Quantized, has_bf16
 from tercet.encoder.forward.pack import Pack
 from tercet.encoder.forward.vectors import make_packed, read_out, read_shape
-from tercet.encoder.model.tower import T5_FAMILY, Tower
+from tercet.encoder.model.readouts import T5_FAMILY
+from tercet.encoder.model.tower import Tower
 from tercet.errors import NonFiniteError, SettingError
 
 if TYPE_CHECKING:

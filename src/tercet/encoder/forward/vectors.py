@@ -12,7 +12,8 @@ from tercet.encoder.forward.bert import BertShape, PackedBert
 from tercet.encoder.forward.linear import MakeLinear, Trainable
 from tercet.encoder.forward.pack import Pack
 from tercet.encoder.forward.t5 import PackedT5, PackedT5WithDecoder, T5Shape
-from tercet.encoder.model.tower import BERT_FAMILY, READOUTS, T5_FAMILY, Head, Tower
+from tercet.encoder.model.readouts import BERT_FAMILY, READOUTS, T5_FAMILY
+from tercet.encoder.model.tower import Head, Tower
 
 Shape = T5Shape | BertShape
 Packed = PackedT5 | PackedBert

@@ -17,19 +17,22 @@ from tercet.encoder.folder.weights import StoredTower
 from tercet.encoder.forward.batches import batches_by_length, pad
 from tercet.encoder.forward.engine import BROKEN, Engine, choose_engine, resolve_precision
 from tercet.encoder.forward.vectors import read_shape
+from tercet.encoder.model.readouts import When
 from tercet.encoder.model.settings import (
+    KEEP,
     Embedded,
     EmbedOptions,
     EmbedStats,
     EncoderSettings,
-    OnTruncate,
+    Keep,
     Vectors,
-    check_settings,
 )
 from tercet.encoder.model.tokens import Tokens, check_texts, load_tokenizer
 from tercet.encoder.model.tower import Head, Tower, first_bad_layer, unit_length
 from tercet.errors import NonFiniteError, OutputError, SettingError, TextError
+from tercet.storage.choices import OnTruncate
 from tercet.storage.progress import Advance, progress_bar
+from tercet.storage.settings import checked
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -75,7 +78,12 @@ class Encoder:
         revision: str | None = None,
         convert_pickle: bool = False,
         seed: int = 0,
-        **settings: Unpack[EncoderSettings],
+        readout: str | None = None,
+        mlp: When | None = None,
+        projection: int | Keep | None = KEEP,
+        normalize: bool | None = None,
+        prompt: str | Keep | None = KEEP,
+        max_tokens: int | None = None,
     ) -> "Encoder":
         """Load an encoder.
 
@@ -88,13 +96,22 @@ class Encoder:
             revision: The branch, tag or commit on the hub.
             convert_pickle: Whether a pickled checkpoint may be converted, weights only.
             seed: What fresh weights are drawn with.
-            **settings: See `EncoderSettings`; a plain transformers checkpoint needs a `readout`.
+            readout: How hidden states become a vector (`enc-mean`, `encdec-first`, `cls` ...). A plain transformers
+                checkpoint needs one.
+            mlp: Whether the MLP of `cls-mlp` is used `always` or in `training` only.
+            projection: The width of a linear layer after the readout; None for none.
+            normalize: Whether vectors have length 1.
+            prompt: A template with the slot [X], or the name of one (`gense`); None for none.
+            max_tokens: The most that the model reads: text, prompt and special tokens.
 
         Raises:
             ModelError: The model cannot be found, read or trusted.
             SettingError: The settings do not fit it.
         """
-        check_settings(settings)
+        chosen = {"readout": readout, "mlp": mlp, "normalize": normalize, "max_tokens": max_tokens}
+        given: dict[str, object] = {key: value for key, value in chosen.items() if value is not None}
+        given |= {key: value for key, value in (("projection", projection), ("prompt", prompt)) if value is not KEEP}
+        settings = checked(EncoderSettings, given)
         name = str(name)
         where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if tokenizer is not None and isinstance(tokenizer, str | Path):
@@ -138,14 +155,14 @@ class Encoder:
     def settings(self) -> EncoderSettings:
         """The settings in force."""
         dense = self.head.dense_layers
-        return {
-            "readout": self.head.readout,
-            "mlp": self.head.mlp_when,
-            "projection": dense[-1].linear.out_features if dense else None,
-            "normalize": self.head.normalize,
-            "prompt": self.tokens.prompt.setting,
-            "max_tokens": self.tokens.max_tokens,
-        }
+        return EncoderSettings(
+            readout=self.head.readout,
+            mlp=self.head.mlp_when,
+            projection=dense[-1].linear.out_features if dense else None,
+            normalize=self.head.normalize,
+            prompt=self.tokens.prompt.setting,
+            max_tokens=self.tokens.max_tokens,
+        )
 
     @property
     def device(self) -> torch.device:
@@ -168,7 +185,7 @@ class Encoder:
         config = self._tower.config
         shape = read_shape(config)
         described = [
-            self.settings,
+            self.settings.model_dump(),
             self.tokens.describe(),
             {key: value for key, value in config.items() if key not in NO_CHANGE} if shape is None else repr(shape),
             [layer.activation for layer in self.head.dense_layers],

@@ -1,55 +1,67 @@
 """What can be chosen about an encoder and about one call of it, and what a call reports."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypedDict, get_args
+from enum import Enum
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, SerializerFunctionWrapHandler, StrictBool, model_serializer
 
-from tercet.encoder.model.tower import READOUTS, When
-from tercet.errors import SettingError
+from tercet.encoder.model.readouts import When
+from tercet.storage.choices import OnTruncate
 from tercet.storage.progress import Advance
+from tercet.storage.settings import Settings
 
 Vectors = NDArray[np.float32]
-OnTruncate = Literal["count", "error"]
 
 
-class EncoderSettings(TypedDict, total=False):
+class Keep(Enum):
+    """The default of settings for which None means something: nothing was given, and the model's own value stays."""
+
+    AS_STORED = "as the model has it"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+KEEP = Keep.AS_STORED
+
+Count = Annotated[int, Field(strict=True, ge=1)]
+
+
+class EncoderSettings(Settings):
     """What can be chosen about an encoder; what is not given stays as the model has it."""
 
-    readout: str
-    """How hidden states become a vector: a name in READOUTS."""
+    readout: str | None = None
+    """How hidden states become a vector: `enc-mean`, `encdec-first`, `cls` and others."""
 
-    mlp: When
-    """Whether the MLP of `cls-mlp` is used always or in training only."""
+    mlp: When | None = None
+    """Whether the MLP of `cls-mlp` is used `always` or in `training` only."""
 
-    projection: int | None
-    """The width of a linear layer without bias behind the readout; None for none."""
+    projection: Count | None = None
+    """The width of a linear layer without bias after the readout; null for none."""
 
-    normalize: bool
+    normalize: StrictBool | None = None
     """Whether vectors have length 1."""
 
-    prompt: str | None
-    """A template with the slot [X], or the name of one (`gense`); None for none."""
+    prompt: str | None = None
+    """A template with the slot [X], or the name of one (`gense`); null for none."""
 
-    max_tokens: int
+    max_tokens: Count | None = None
     """The most that the model reads: text, prompt and special tokens."""
 
+    @model_serializer(mode="wrap")
+    def _given_alone(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if name in self.model_fields_set}
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    def given(self) -> dict[str, Any]:
+        """Return what was given. None is a value of its own where it stands for no projection or no prompt."""
+        values = {name: getattr(self, name) for name in self.model_fields_set}
+        return {name: value for name, value in values.items() if value is not None or name in _MAY_BE_NONE}
 
 
-# what each setting may be, as a check and in words
-_SETTINGS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "readout": (lambda value: isinstance(value, str), f"one of: {', '.join(READOUTS)}"),
-    "mlp": (lambda value: value in get_args(When), f"one of: {', '.join(get_args(When))}"),
-    "projection": (lambda value: value is None or _is_count(value), "a width of at least 1, or null for none"),
-    "normalize": (lambda value: isinstance(value, bool), "true or false"),
-    "prompt": (lambda value: value is None or isinstance(value, str), "a template with the slot [X], or null for none"),
-    "max_tokens": (_is_count, "a number of at least 1"),
-}
+_MAY_BE_NONE = ("projection", "prompt")
 
 
 class EmbedOptions(TypedDict, total=False):
@@ -82,6 +94,8 @@ class EmbedStats:
     num_texts: int = 0
     num_tokens: int = 0
     num_truncated: int = 0
+    max_tokens: int | None = None
+    """What truncated texts were cut to, where it is told."""
 
     def __add__(self, other: "EmbedStats") -> "EmbedStats":
         return EmbedStats(
@@ -117,13 +131,3 @@ class Embedded:
         """Return room for the vectors of so many texts."""
         vectors = np.empty((num_texts, dims), np.float32)
         return cls(vectors, np.empty(num_texts, np.int32), np.empty(num_texts, np.bool_))
-
-
-def check_settings(settings: EncoderSettings) -> None:
-    """Raise SettingError if a setting is unknown or its value is of no use."""
-    for key, value in settings.items():
-        if key not in _SETTINGS:
-            raise SettingError(f"setting {key!r}: there is none of that name. Known: {', '.join(_SETTINGS)}.")
-        fits, wanted = _SETTINGS[key]
-        if not fits(value):
-            raise SettingError(f"{key} {value!r}: does not fit. Give {wanted}.")

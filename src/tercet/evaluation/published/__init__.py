@@ -17,23 +17,12 @@ from typing import Any
 
 import yaml
 
-__all__ = ["GROUPS", "Cell", "Row", "Table", "find", "load_tables"]
+from tercet.data.sets.groups import GROUPS
 
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "sts": ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICK-R"),
-    "transfer": ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"),
-    "sentglue": (
-        "glue-CoLA",
-        "glue-SST2",
-        "glue-MRPC",
-        "glue-STSB",
-        "glue-QQP",
-        "glue-MNLI-m",
-        "glue-MNLI-mm",
-        "glue-QNLI",
-        "glue-RTE",
-    ),
-    "domain": ("AskUbuntu", "CQADupStack", "TwitterURL", "PIT", "BIOSSES"),
+__all__ = ["AVERAGES", "Cell", "Row", "Table", "find", "load_tables"]
+
+AVERAGES: Mapping[str, tuple[str, ...]] = {
+    **{group: GROUPS[group] for group in ("sts", "transfer", "sentglue", "domain")},
     "twitter": ("TwitterURL", "PIT"),
 }
 """The tasks that the papers' averages are over."""

@@ -69,7 +69,7 @@ def own_task(kind: str, path: str) -> Task:
             raise InputError(f"{path}: no such file. A {kind} file has the columns {', '.join(_COLUMNS[kind])}.")
         return _SCORERS[kind](_read(data.path(str(file)), kind), embed, options)
 
-    return Task(f"{kind}:{path}", run)
+    return Task(f"{kind}:{path}", run, needs_data=False)
 
 
 def kind_of(path: str | Path) -> str:

@@ -47,3 +47,5 @@ class Task:
 
     name: str
     run: Callable[[DataFolder, Embed, Options], Result]
+    needs_data: bool = True
+    """Whether it reads anything from the folder with the evaluation data."""

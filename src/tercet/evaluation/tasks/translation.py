@@ -90,7 +90,7 @@ def parallel_task(kind: str, name: str) -> Task:
             pairs.extend(read(data))
         return parallel_geometry(pairs, options.source or embed, embed)
 
-    return Task(f"{kind}:{name}", run)
+    return Task(f"{kind}:{name}", run, needs_data=kind == "ntrex")
 
 
 def parallel_geometry(pairs: Sequence[tuple[str, str]], embed_source: Embed, embed_target: Embed) -> Result:

@@ -14,7 +14,7 @@ from tercet.evaluation.tasks.task import Embed, Result, Task
 def triplet_task(name: str, rows: Iterable[Triplet]) -> Task:
     """Return the task of triplets that are at hand."""
     triplets = [*rows]
-    return Task(f"triplets:{name}", lambda _data, embed, _options: score_triplets(triplets, embed))
+    return Task(f"triplets:{name}", lambda _data, embed, _options: score_triplets(triplets, embed), needs_data=False)
 
 
 def score_triplets(rows: Sequence[Triplet], embed: Embed) -> Result:

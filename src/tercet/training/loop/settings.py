@@ -2,15 +2,14 @@
 
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from tercet.data.rows.settings import RowSettings
+from tercet.storage.settings import Settings
 
 
-class ScoreSettings(BaseModel):
+class ScoreSettings(Settings):
     """When a model is scored while it trains, and which weights are kept; a higher score is better."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: int = Field(default=250, ge=1)
     """How many steps lie between two scores. There is one before the first step and one behind the last, too."""
@@ -35,10 +34,8 @@ class DevSettings(ScoreSettings):
         return self
 
 
-class TrajectorySettings(BaseModel):
+class TrajectorySettings(Settings):
     """When and on what alignment and uniformity are measured while a model trains. Nothing is selected by them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: int = Field(default=100, ge=1)
     """How many steps lie between two measurements. There is one before the first step and one behind the last, too."""
@@ -47,10 +44,8 @@ class TrajectorySettings(BaseModel):
     """Scored pairs: an STS task, or `geometry:FILE`. Parallel pairs: `parallel:FILE`, or NTREX, `ntrex:eng-zho-CN`."""
 
 
-class LoopSettings(BaseModel):
+class LoopSettings(Settings):
     """How long and by what rule weights are updated. Exactly one of `steps` and `epochs` is given."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: int | None = Field(default=None, ge=1)
     """How many updates."""

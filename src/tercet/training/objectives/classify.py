@@ -53,7 +53,7 @@ class NliClassifier:
 
         def loss(vectors: Tensor) -> Tensor:
             nonlocal num_right
-            vectors = unit_length(vectors) if self._encoder.settings["normalize"] else vectors
+            vectors = unit_length(vectors) if self._encoder.head.normalize else vectors
             u, v = vectors[premises], vectors[hypotheses]
             scores = self._classifier(torch.cat([u, v, (u - v).abs()], dim=1))
             num_right = (scores.argmax(1) == labels).float().sum()

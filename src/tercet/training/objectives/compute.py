@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 
 from tercet.encoder.forward.batches import batches_by_length
-from tercet.encoder.model.tower import T5_FAMILY, Tower
+from tercet.encoder.model.readouts import T5_FAMILY
+from tercet.encoder.model.tower import Tower
+from tercet.storage.settings import Settings
 from tercet.training.objectives.gather import Gather
 
 
-class ComputeSettings(BaseModel):
+class ComputeSettings(Settings):
     """What can be chosen about computing a batch. Gradients are the same in any number of pieces, dropout aside."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     precision: Literal["exact", "fast", "auto"] = "exact"
     """`exact` (fp32), `fast` (products in bf16; weights, their gradients and the residual stream in fp32), or `auto`

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import PositiveInt
 from torch import Tensor
 from torch.nn import functional as F
 
 from tercet.encoder.forward.batches import batches_by_length, pad
 from tercet.encoder.forward.t5 import T5Shape
 from tercet.encoder.forward.vectors import encode_rows, trainable_shape
+from tercet.storage.settings import Settings
 from tercet.training.loop.loop import StepResult
 from tercet.training.objectives.gather import Gather
 
@@ -22,10 +23,8 @@ _IGNORED = -100
 _LABEL_TOKENS = 2  # one word and the end
 
 
-class ConditionalSettings(BaseModel):
+class ConditionalSettings(Settings):
     """What can be chosen about how a batch is computed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_batch_tokens: PositiveInt = 4096
     """The most tokens, padding included, that go through the model at once."""

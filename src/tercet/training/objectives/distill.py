@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, combinations
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
+from pydantic import Field, PositiveFloat
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -12,6 +12,7 @@ from tercet.data.rows.kinds import Row, texts_of
 from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.tower import unit_length
 from tercet.storage.hashing import text_key
+from tercet.storage.settings import Settings
 from tercet.training.loop.loop import StepResult
 from tercet.training.objectives.batch import merge_equal
 from tercet.training.objectives.compute import ComputeSettings
@@ -22,10 +23,8 @@ _NONE = -1e9
 """The score of what is not compared; finite, so that the gradient of a text that has no others is 0."""
 
 
-class DistillSettings(BaseModel):
+class DistillSettings(Settings):
     """What can be chosen about the distillation objective."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     cosine_weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """How much it counts that each vector points where the teacher's does: the mean of 1 - cosine."""

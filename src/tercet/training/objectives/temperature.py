@@ -3,16 +3,15 @@
 import math
 
 import torch
-from pydantic import BaseModel, ConfigDict, PositiveFloat, model_validator
+from pydantic import PositiveFloat, model_validator
 from torch import Tensor, nn
 
 from tercet.encoder.model.tower import Tower
+from tercet.storage.settings import Settings
 
 
-class TemperatureSettings(BaseModel):
+class TemperatureSettings(Settings):
     """What can be chosen about the temperature."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     temperature: PositiveFloat = 0.05
     """What cosines are divided by."""

@@ -1,17 +1,17 @@
 """LoRA by peft: small matrices are trained beside frozen ones, and added to them at the end."""
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import nn
 
-from tercet.encoder.model.tower import T5_FAMILY, Tower
+from tercet.encoder.model.readouts import T5_FAMILY
+from tercet.encoder.model.tower import Tower
 from tercet.errors import SettingError
+from tercet.storage.settings import Settings
 
 
-class LoraSettings(BaseModel):
+class LoraSettings(Settings):
     """What can be chosen about LoRA."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rank: int = Field(default=8, ge=1)
     """The rank of what is added to a matrix."""

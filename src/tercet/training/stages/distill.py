@@ -8,7 +8,7 @@ from torch import nn
 
 from tercet.data.rows.columns import RowKind
 from tercet.encoder.model.encoder import Encoder
-from tercet.encoder.model.tower import T5_FAMILY
+from tercet.encoder.model.readouts import T5_FAMILY
 from tercet.errors import SettingError
 from tercet.storage.hashing import text_key
 from tercet.training.objectives.distill import Distill, DistillSettings

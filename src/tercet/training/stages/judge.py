@@ -16,7 +16,7 @@ from tercet.data.rows.settings import RowSettings
 from tercet.storage.files import atomic_write
 from tercet.training.objectives.generate import NliRow, pairs_of
 from tercet.training.stages.mine import Ranks, check_enough, neighbours_of
-from tercet.training.stages.model import ModelSettings
+from tercet.training.stages.model import StageModel
 from tercet.training.stages.stage import Context, Kind, StageSettings
 from tercet.training.stages.texts import TextSample, check_end, placed
 from tercet.vectors.remembered import RememberedVectors
@@ -28,7 +28,7 @@ _MAX_ITERATIONS = 150
 class JudgeStage(StageSettings):
     """The settings of a stage that labels pairs."""
 
-    model: ModelSettings
+    model: StageModel
     """The encoder whose vectors are judged."""
 
     rows: RowSettings
@@ -118,7 +118,7 @@ class _Judge:
         check_enough(len({premise for premise, _ in pairs}), settings.ranks, context)
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         cache = settings.cache or context.teachers
-        store = RememberedVectors(cache, settings.model.load(context), precision=settings.precision)
+        store = RememberedVectors(cache, settings.model.load_in(context), precision=settings.precision)
         keys = store.add(lambda: texts, label="judging", progress=context.progress)
         vectors, place = torch.from_numpy(store(keys)).float(), {text: i for i, text in enumerate(texts)}
         own = torch.tensor([[place[premise], place[hypothesis]] for premise, hypothesis in pairs])

@@ -16,7 +16,7 @@ from tercet.encoder.model.tower import unit_length
 from tercet.errors import InputError
 from tercet.storage.files import atomic_write
 from tercet.storage.progress import progress_bar
-from tercet.training.stages.model import ModelSettings
+from tercet.training.stages.model import StageModel
 from tercet.training.stages.stage import Context, Kind, StageSettings
 from tercet.training.stages.texts import TextSample
 from tercet.vectors.remembered import RememberedVectors
@@ -41,7 +41,7 @@ Ranks = Annotated[list[int], AfterValidator(_rising)]
 class MineStage(StageSettings):
     """The settings of a stage that looks for neighbours."""
 
-    model: ModelSettings
+    model: StageModel
     """The encoder that says how near texts are."""
 
     rows: RowSettings
@@ -86,7 +86,7 @@ class _Mine:
         texts = self._sample.draw(settings.max_texts)
         check_enough(len(texts), settings.ranks, context)
         cache = settings.cache or context.teachers
-        store = RememberedVectors(cache, settings.model.load(context), precision=settings.precision)
+        store = RememberedVectors(cache, settings.model.load_in(context), precision=settings.precision)
         keys = store.add(lambda: texts, label="mining", progress=context.progress)
         found = neighbours_of(torch.from_numpy(store(keys)), settings.ranks, seed=context.seed)
         chosen = range(min(settings.max_rows, len(texts)))  # the sample is in random order already

@@ -17,7 +17,7 @@ from tercet.errors import SettingError
 from tercet.storage.hashing import text_key
 from tercet.training.objectives.gather import Gather
 from tercet.training.objectives.parallel import FrozenVectors, Parallel, ParallelSettings
-from tercet.training.stages.model import ModelSettings
+from tercet.training.stages.model import StageModel
 from tercet.training.stages.stage import Context, Kind
 from tercet.training.stages.trained import Objective, TrainedEncoder, TrainedSettings
 from tercet.vectors.remembered import RememberedVectors
@@ -29,7 +29,7 @@ SOURCE = "source"
 class ParallelStage(TrainedSettings, ParallelSettings):
     """The settings of a stage that learns from parallel pairs."""
 
-    source: ModelSettings | None = None
+    source: StageModel | None = None
     """What embeds the source side of rows; none in the design `multilingual`."""
 
     cache: bool | Path = False
@@ -62,7 +62,7 @@ class _Parallel(TrainedEncoder):
 
     def start(self) -> Encoder:
         if self.settings.source is not None:
-            self.source = self.settings.source.load(self.context)
+            self.source = self.settings.source.load_in(self.context)
             self.companions = (self.source,) if self.settings.design == "dual" else ()
         return super().start()
 

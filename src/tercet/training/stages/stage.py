@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict
-
 from tercet.data.rows.columns import RowKind
 from tercet.encoder.folder.names import FRESH, find_folder, sha256_of_model
 from tercet.encoder.model.encoder import Encoder
 from tercet.evaluation.tasks.task import Task
+from tercet.storage.settings import Settings
 from tercet.training.loop.loop import Evaluate, Measure
 from tercet.training.loop.processes import Processes
 from tercet.training.loop.settings import TrajectorySettings
@@ -19,10 +18,8 @@ from tercet.vectors.remembered import Keys, RememberedVectors
 REFERENCE = "@"
 
 
-class StageSettings(BaseModel):
+class StageSettings(Settings):
     """The settings of a kind of stage."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     def names(self) -> list[str]:
         """Return the models and files that the stage uses; `@NAME` is the output of an earlier stage."""

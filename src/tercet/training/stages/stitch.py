@@ -8,7 +8,7 @@ from tercet.data.rows.settings import RowSettings
 from tercet.encoder.folder.names import find_folder
 from tercet.encoder.model.stitch import stitch
 from tercet.encoder.model.tokens import load_tokenizer
-from tercet.training.stages.model import ModelSettings
+from tercet.training.stages.model import StageModel
 from tercet.training.stages.stage import Context, Kind, StageSettings
 from tercet.training.stages.texts import TextSample
 
@@ -16,7 +16,7 @@ from tercet.training.stages.texts import TextSample
 class StitchStage(StageSettings):
     """The settings of a stage that joins layers of a BERT into a T5."""
 
-    model: ModelSettings
+    model: StageModel
     """The BERT."""
 
     tokenizer: str
@@ -61,7 +61,7 @@ class _Stitch:
             return {}
         texts = self._sample.draw(settings.max_texts)
         encoder = stitch(
-            settings.model.load(context),
+            settings.model.load_in(context),
             load_tokenizer(find_folder(context.place(settings.tokenizer), weights=False)),
             layers=settings.layers,
             texts=texts,

@@ -4,7 +4,7 @@ from typing import Any
 
 from tercet.data.rows.words import texts_below
 from tercet.storage.hashing import sha256_of_json
-from tercet.synthesis.corpus import TRIPLETS, synthesize
+from tercet.synthesis.corpus import TRIPLETS, make_corpus
 from tercet.synthesis.sentences import Sentences
 from tercet.synthesis.settings import SentenceSettings, SynthesisSettings
 from tercet.training.stages.stage import Context, Kind, StageSettings
@@ -49,7 +49,7 @@ class _Synthesize:
         context = self._context
         if not context.processes.is_main:
             return {}
-        audit = synthesize(
+        audit = make_corpus(
             self._settings,
             context.folder,
             candidates=self._candidates,

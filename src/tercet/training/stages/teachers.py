@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tercet.encoder.model.settings import Vectors
 from tercet.encoder.model.tower import unit_length
-from tercet.training.stages.model import ModelSettings
+from tercet.training.stages.model import StageModel
 from tercet.training.stages.stage import Context
 from tercet.training.stages.whitening import whitening
 from tercet.vectors.remembered import Keys, RememberedVectors
@@ -22,7 +22,7 @@ _SAMPLE = 65_536
 _BLOCK = 65_536
 
 
-class TeacherSettings(ModelSettings):
+class TeacherSettings(StageModel):
     """One teacher. A text alone stands for `{model: TEXT}`."""
 
     weight: PositiveFloat = 1.0
@@ -61,7 +61,7 @@ class Targets:
         self, teachers: Sequence[TeacherSettings], *, width: int, context: Context, cache: Path, precision: str
     ) -> None:
         self._settings, self._width, self._context = teachers, width, context
-        self._stores = [RememberedVectors(cache, each.load(context), precision=precision) for each in teachers]
+        self._stores = [RememberedVectors(cache, each.load_in(context), precision=precision) for each in teachers]
         self._means = [np.zeros(store.dim, np.float32) for store in self._stores]
         self._changes: list[Vectors | None] = [None] * len(self._stores)
         self._directions: Vectors | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field
 from torch import nn
 
 from tercet.data.feeding.batches import Batches
@@ -16,7 +16,7 @@ from tercet.data.rows.columns import RowKind
 from tercet.data.rows.kinds import Triplet
 from tercet.data.rows.settings import RowSettings
 from tercet.encoder.model.encoder import Encoder
-from tercet.encoder.model.settings import check_settings
+from tercet.encoder.model.settings import EncoderSettings
 from tercet.encoder.model.tower import Tower
 from tercet.errors import SettingError
 from tercet.evaluation.tasks.task import Task
@@ -84,17 +84,8 @@ class StartSettings(StageSettings):
 class EncoderStartSettings(StartSettings):
     """Which model a stage starts from, and how it is read out."""
 
-    encoder: dict[str, Any] = Field(default={})
+    encoder: EncoderSettings = EncoderSettings()
     """Readout, projection, prompt, max_tokens and so on; the recipe's `encoder` where a setting is not given."""
-
-    @field_validator("encoder")
-    @classmethod
-    def _known(cls, value: dict[str, Any]) -> dict[str, Any]:
-        try:
-            check_settings(value)  # type: ignore[arg-type]
-        except SettingError as error:
-            raise ValueError(str(error)) from error
-        return value
 
 
 class LearningSettings(StartSettings, LoopSettings):
@@ -206,7 +197,7 @@ class TrainedEncoder(ABC):
     def load(self) -> Encoder:
         """Return the encoder with the weights of its start."""
         device = str(self.context.processes.device)
-        return Encoder.load(**self.settings.placed(self.context), device=device, **self.settings.encoder)
+        return Encoder.load(**self.settings.placed(self.context), device=device, **self.settings.encoder.given())
 
     def save(self, encoder: Encoder) -> None:
         """Write the encoder when it is trained."""

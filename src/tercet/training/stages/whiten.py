@@ -45,7 +45,9 @@ class _Whiten:
         settings, context = self._settings, self._context
         if not context.processes.is_main:
             return {}
-        encoder = Encoder.load(**settings.placed(context), device=str(context.processes.device), **settings.encoder)
+        encoder = Encoder.load(
+            **settings.placed(context), device=str(context.processes.device), **settings.encoder.given()
+        )
         texts = self._sample.draw(settings.max_texts)
         variance = whiten(encoder, encoder.embed(texts, progress=context.progress), settings.power)
         encoder.dtype = getattr(torch, settings.weights)

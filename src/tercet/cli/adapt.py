@@ -1,0 +1,63 @@
+"""`tercet adapt`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tercet
+from tercet.cli import options, tables
+from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
+
+EXAMPLES = options.examples(
+    "tercet adapt examples/town.txt --out adapted",
+    "tercet adapt reviews.csv --column body --eval my-pairs.tsv --out adapted",
+    "tercet adapt manuals.txt --split --set stages.synthesize.alpha=0.8 --out adapted",
+    "tercet adapt sentences.txt --model t5-base --synthesizer mattymchen/nli-synthesizer-t5-base --out adapted",
+)
+
+
+def adapt(
+    sentences: Annotated[
+        list[str],
+        typer.Argument(metavar="SENTENCES...", help="Files with a sentence per row, or hub:ID#CONFIG@SPLIT."),
+    ],
+    out: Annotated[Path, typer.Option(help="A folder for encoder/, report.html, report.md, adapt.json and run/.")],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="The encoder to start from: an embedded name, a folder, or a hub id.")
+    ] = DEFAULT_MODEL,
+    synthesizer: Annotated[
+        str, typer.Option(help="What writes and judges triplets: an embedded name, a folder, or a hub id.")
+    ] = DEFAULT_SYNTHESIZER,
+    evals: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--eval",
+            metavar="FILE",
+            help="Your own rows for a real before and after; the start is kept where the result is worse. "
+            "A file with columns (FILE, or KIND:FILE).",
+        ),
+    ] = None,
+    split: Annotated[bool, typer.Option("--split", help="Split documents into sentences first.")] = False,
+    column: options.Column = None,
+    max_sentences: Annotated[int | None, typer.Option(min=1, help="The most sentences from each source.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="What everything is drawn with.")] = 0,
+    changes: options.Changes = None,
+    data: options.Data = None,
+) -> None:
+    """Make an encoder better on your own sentences, without labels. Killed and started again, it goes on."""
+    adapted = tercet.adapt(
+        [Path(name) for name in sentences],
+        out,
+        model=model,
+        synthesizer=synthesizer,
+        evals=evals or (),
+        split=split,
+        column=column,
+        max_sentences=max_sentences,
+        seed=seed,
+        changes=changes or (),
+        data=data,
+        progress=True,
+    )
+    tables.print_adaptation(adapted)

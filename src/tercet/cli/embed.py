@@ -1,0 +1,53 @@
+"""`tercet embed`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tercet
+from tercet.cli import options
+from tercet.storage.choices import DEFAULT_MODEL, OnTruncate
+
+EXAMPLES = options.examples(
+    "tercet embed sentences.txt --out vectors.npy",
+    "tercet embed reviews.csv --column body --out vectors.parquet",
+    "cat sentences.txt | tercet embed - --out vectors.jsonl",
+    "tercet embed sentences.txt --model t5-base --set readout=enc-mean --out vectors.npy",
+)
+
+
+def embed(
+    source: Annotated[str, typer.Argument(metavar="INPUT", help="A file with one text per row, or - for stdin.")],
+    out: Annotated[Path, typer.Option(help="Where to: .npy (vectors), .parquet or .jsonl (texts and vectors).")],
+    model: options.Model = DEFAULT_MODEL,
+    settings: options.Settings = None,
+    column: options.Column = None,
+    file_format: options.Format = None,
+    precision: options.Precision = "exact",
+    dims: options.Dims = None,
+    batch_tokens: Annotated[int, typer.Option(help="The most tokens that are computed at once.")] = 2048,
+    shard_texts: Annotated[
+        int, typer.Option(help="How many texts are embedded between two commits; a killed run loses no more.")
+    ] = 8192,
+    on_truncate: Annotated[OnTruncate, typer.Option(help="Texts that are too long: count them, or error.")] = "count",
+    tokenizer: options.Tokenizer = None,
+    revision: options.Revision = None,
+    convert_pickle: options.ConvertPickle = False,
+) -> None:
+    """Embed a file of texts. Killed and started again, it goes on where it was."""
+    stats = tercet.embed(
+        source,
+        out=out,
+        model=options.chosen_model(model, settings, tokenizer, revision, convert_pickle),
+        column=column,
+        format=file_format,
+        precision=precision,
+        dims=dims,
+        max_batch_tokens=batch_tokens,
+        on_truncate=on_truncate,
+        shard_texts=shard_texts,
+        progress=True,
+    )
+    cut = f", {stats.num_truncated:,} cut to {stats.max_tokens} tokens" if stats.num_truncated else ""
+    options.say(f"{stats.num_texts:,} texts, {stats.num_tokens:,} tokens{cut}: {out}")

@@ -1,0 +1,58 @@
+"""`tercet evaluate`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tercet
+from tercet.cli import options, tables
+from tercet.storage.choices import DEFAULT_MODEL, Classifier
+
+EXAMPLES = options.examples(
+    "tercet evaluate --tasks sts,transfer --data eval --out results",
+    "tercet evaluate --model t5-base --set readout=enc-mean --tasks sts --data eval --out raw",
+    "tercet evaluate --tasks my-pairs.tsv,my-topics.csv",
+    "tercet evaluate --model runs/zh/encoder --source minilm --tasks retrieval",
+)
+
+
+def evaluate(
+    model: options.Model = DEFAULT_MODEL,
+    tasks: Annotated[
+        str,
+        typer.Option(
+            help="Groups (sts, transfer, sentglue, domain, zh), tasks (STS12, MR, geometry, retrieval, speed ...), or "
+            "files with columns (FILE, or KIND:FILE), separated by commas."
+        ),
+    ] = "sts",
+    data: options.Data = None,
+    out: Annotated[Path | None, typer.Option(help="A folder for results.json.")] = None,
+    settings: options.Settings = None,
+    precision: options.Precision = "exact",
+    classifier: Annotated[Classifier, typer.Option(help="sklearn is a cross-check.")] = "batched",
+    seed: Annotated[int, typer.Option(help="What folds and batches are drawn with.")] = 1111,
+    cache: Annotated[bool, typer.Option(help="Keep vectors for the next evaluation.")] = True,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Another encoder for the source of parallel pairs: English in retrieval."),
+    ] = None,
+    tokenizer: options.Tokenizer = None,
+    revision: options.Revision = None,
+    convert_pickle: options.ConvertPickle = False,
+) -> None:
+    """Score an encoder on the papers' tasks, or on your own files."""
+    found = tercet.evaluate(
+        options.chosen_model(model, settings, tokenizer, revision, convert_pickle),
+        tasks=tasks,
+        data=data,
+        out=out,
+        name=model,
+        classifier=classifier,
+        seed=seed,
+        precision=precision,
+        cache=cache,
+        source=source,
+        progress=True,
+    )
+    tables.print_scores(found)

@@ -1,0 +1,53 @@
+"""Options that several commands share, and what becomes of them."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tercet.storage.assignments import parse_assignments
+from tercet.storage.choices import Precision as PrecisionName
+from tercet.storage.choices import TextFormat
+
+Model = Annotated[
+    str, typer.Option("--model", "-m", help="An embedded name (mini, minilm), a model folder, or a hub id.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="An encoder setting: readout, prompt, projection, max_tokens ..."),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="A setting of the recipe: seed, start, stages.nli.batch ..."),
+]
+Tokenizer = Annotated[str | None, typer.Option(help="Another tokenizer than the model's own: a folder or hub id.")]
+Revision = Annotated[str | None, typer.Option(help="The branch, tag or commit on the hub.")]
+ConvertPickle = Annotated[bool, typer.Option(help="Convert a pickled checkpoint once, weights only.")]
+Column = Annotated[str | None, typer.Option(help="The column with the text (JSONL, CSV, TSV, Parquet).")]
+Format = Annotated[TextFormat | None, typer.Option("--format", help="Where the file's ending does not tell.")]
+Precision = Annotated[PrecisionName, typer.Option(help="exact is fp32, fast is bf16; fp16 is not for T5.")]
+Dims = Annotated[int | None, typer.Option(help="Keep only the first numbers of each vector.")]
+Data = Annotated[Path | None, typer.Option(help="The evaluation data; $TERCET_DATA/eval where not given.")]
+
+
+def chosen_model(
+    model: str, settings: list[str] | None, tokenizer: str | None, revision: str | None, convert_pickle: bool
+) -> dict[str, Any]:
+    """Return the encoder that was asked for, as the verbs take it."""
+    return {
+        "model": model,
+        "tokenizer": tokenizer,
+        "revision": revision,
+        "convert_pickle": convert_pickle,
+        "encoder": parse_assignments(settings or []),
+    }
+
+
+def say(message: str) -> None:
+    """Print a line on standard error."""
+    typer.echo(message, err=True)
+
+
+def examples(*commands: str) -> str:
+    """Return the end of a command's help."""
+    return "\n\n".join(["Examples:" if len(commands) > 1 else "Example:", *(f"    {command}" for command in commands)])

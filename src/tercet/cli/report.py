@@ -1,0 +1,32 @@
+"""`tercet report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tercet
+from tercet.cli import options
+
+EXAMPLES = options.examples(
+    "tercet report results --out report.html",
+    "tercet report runs/nli runs/gense other/results.json --out report.md",
+    "tercet report runs/frozen runs/dual runs/multilingual --out trajectories.png",
+)
+
+
+def report(
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN_OR_RESULTS...", help="results.json files, or folders that hold one; training runs."
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(help="Where to: .html, .md (figures beside it), or .svg or .png (training trajectories alone)."),
+    ],
+) -> None:
+    """Put results beside the papers' published tables, with figures."""
+    for path in tercet.report(inputs, out=out):
+        options.say(f"{path}")

@@ -1,0 +1,42 @@
+"""`tercet train`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tercet
+from tercet.cli import options, tables
+
+EXAMPLES = options.examples(
+    "tercet train recipes/mini/st5-enc-mean-nli.yaml --run runs/mini",
+    "tercet train recipes/st5-enc-mean-nli.yaml --run runs/large --set start=t5-large --set stages.0.batch=256",
+    "tercet train recipes/gense-qa.yaml --run runs/gense-qa --dry-run",
+    "tercet train recipes/mini/parallel-zh-from-minilm.yaml --run runs/zh",
+    "torchrun --nproc-per-node 2 -m tercet train recipes/gense-qa.yaml --out runs/gense-qa",
+)
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A YAML file: where to start, the stages, what to evaluate.")],
+    run: Annotated[
+        Path,
+        typer.Option(
+            "--run",
+            "--out",  # torchrun takes --run for the start of an option of its own
+            help="A folder for checkpoints, the log, the encoder and the results.",
+        ),
+    ],
+    changes: options.Changes = None,
+    data: options.Data = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the recipe, print it resolved, and stop.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the log for TensorBoard, too.")] = False,
+) -> None:
+    """Train an encoder by a recipe. Killed and started again, it goes on and ends with the same weights."""
+    result = tercet.train(
+        recipe, run, changes=changes or [], data=data, dry_run=dry_run, tensorboard=tensorboard, progress=True
+    )
+    if dry_run:
+        typer.echo(result.recipe.as_yaml(), nl=False)
+    elif result.is_main:
+        tables.print_run(result)

@@ -1,0 +1,85 @@
+"""Texts as a user gives them: a list, a file, or standard input."""
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from tercet.data.rows.texts import TextFile, readable_twice
+from tercet.storage.cache import cache_folder
+from tercet.storage.files import atomic_write, target_errors
+from tercet.storage.hashing import TextsDigest
+
+GivenTexts: TypeAlias = "str | Path | Sequence[str] | TextFile"
+"""A list is texts. A string is the name of a file, or `-` for standard input."""
+
+
+@dataclass(frozen=True)
+class TextList:
+    """Texts in memory, with what is known about the texts of a file."""
+
+    texts: Sequence[str]
+    path: None = None
+
+    @property
+    def num_texts(self) -> int:
+        """How many texts there are."""
+        return len(self.texts)
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all texts."""
+        digest = TextsDigest()
+        for text in self.texts:
+            digest.add(text)
+        return digest.hexdigest()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+
+def given_files(texts: "str | Path | Sequence[str] | Sequence[Path]") -> list[str]:
+    """Return files for readers that need them.
+
+    Args:
+        texts: A list of strings is texts, which are kept in the user's cache under their hash, so that a later call
+            with the same texts finds the same file. A string is a file or a dataset (`hub:ID`), and so is a Path.
+    """
+    if isinstance(texts, str | Path):
+        return [str(texts)]
+    if all(isinstance(text, Path) for text in texts):
+        return [str(path) for path in texts]
+    own = TextList([str(text) for text in texts])
+    file = cache_folder() / "texts" / f"{own.sha256}.jsonl"
+    if not file.exists():
+        with target_errors(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(file, "w") as stream:
+            stream.writelines(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in own)
+    return [str(file)]
+
+
+@contextlib.contextmanager
+def open_given(
+    texts: "GivenTexts", *, column: str | None = None, file_format: str | None = None
+) -> Iterator[TextFile | TextList]:
+    """Open texts; a file is checked from end to end, and what can be read only once is copied for a while.
+
+    Args:
+        texts: A list of texts, or a file.
+        column: Which column of the file holds the text.
+        file_format: How the file is written, where its ending does not tell.
+
+    Raises:
+        InputError: The file is missing, empty or unreadable.
+        RowError: A row is broken or has no text; the message says file:line.
+    """
+    if isinstance(texts, TextFile):
+        yield texts
+    elif isinstance(texts, str | Path):
+        with readable_twice(str(texts)) as path:
+            yield TextFile.open(path, column=column, file_format=file_format)
+    else:
+        yield TextList(texts)

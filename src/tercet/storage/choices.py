@@ -1,0 +1,36 @@
+"""Names to choose from, and the models that are chosen where none is named.
+
+They are here, apart from what they choose, so that the command line can offer them without importing it.
+"""
+
+from typing import Any, Literal, get_args
+
+from tercet.errors import SettingError
+
+DEFAULT_MODEL = "mini"
+DEFAULT_SYNTHESIZER = "mini-synth"
+
+Precision = Literal["exact", "fast", "int8", "auto", "fp16"]
+"""fp32, bf16 with fp32 between layers, 8 bits on a CPU, the best of the first two here, and fp16 (never for T5)."""
+
+OnTruncate = Literal["count", "error"]
+"""Texts that are too long are counted, or refused."""
+
+TextFormat = Literal["lines", "jsonl", "csv", "tsv", "parquet"]
+"""How a file of texts is written."""
+
+Classifier = Literal["batched", "sklearn"]
+"""All folds as one problem as SentEval trains, or scikit-learn's LogisticRegression as a cross-check."""
+
+Strategy = Literal["generate", "no-negatives", "retrieval", "backtranslation"]
+"""Where hypotheses come from."""
+
+GraphFormat = Literal["onnx", "openvino"]
+"""What runs an exported graph."""
+
+
+def check_choice(setting: str, value: object, choices: Any) -> None:
+    """Raise SettingError if a value is none of the names to choose from."""
+    names = get_args(choices)
+    if value not in names:
+        raise SettingError(f"{setting} {value!r}: there is none of that name. Known: {', '.join(names)}.")

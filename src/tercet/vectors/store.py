@@ -1,0 +1,120 @@
+"""Texts to vectors, each text embedded once: what tasks, dev scores and comparisons embed with."""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.model.settings import Vectors
+from tercet.errors import InputError, SettingError
+from tercet.storage.cache import cache_folder
+from tercet.storage.hashing import TextsDigest, sha256_of_json
+from tercet.storage.progress import progress_bar
+from tercet.vectors.cache import cached_vectors
+
+
+class TextEncoder(Protocol):
+    """Anything that embeds a list of texts: an Encoder, a SentenceTransformer, an API client."""
+
+    def encode(self, sentences: list[str]) -> Any:
+        """Return one vector for each text."""
+
+
+class VectorStore:
+    """Texts to vectors, each text embedded once; on disk too where there is a folder and a fingerprint.
+
+    Args:
+        encoder: What embeds.
+        precision: The precision of an Encoder.
+        cache: Whether vectors of an Encoder are kept in the user's cache, or the folder that keeps them.
+        progress: Whether a bar with the task's name is shown.
+    """
+
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        *,
+        precision: str = "exact",
+        cache: bool | str | Path = False,
+        progress: bool = False,
+    ) -> None:
+        self.encoder = encoder
+        self.precision = precision
+        self.progress = progress
+        self.label = ""
+        self.precisions: tuple[str, ...] = (precision,)
+        self.num_parameters: int | None = None
+        self._vectors: dict[str, Vectors] = {}
+        self._cache: Path | None = None
+        if isinstance(encoder, Encoder):
+            self.precisions = _precisions_of(encoder, precision)
+            self.num_parameters = encoder.num_parameters
+            self._cache = _folder_of(cache)
+            self._key = f"{encoder.fingerprint()} {encoder.device.type}" if cache else ""
+        self._longest: dict[str, int] = {}
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of texts, in their order."""
+        unique = list(dict.fromkeys(texts))
+        if any(text not in self._vectors for text in unique):
+            self._fill(unique)
+        return np.stack([self._vectors[text] for text in texts])
+
+    def _fill(self, unique: list[str]) -> None:
+        def embed_new() -> Vectors:
+            new = [text for text in unique if text not in self._vectors]
+            self._vectors |= dict(zip(new, self._embed(new), strict=True))
+            return np.stack([self._vectors[text] for text in unique])
+
+        self._vectors |= dict(zip(unique, cached_vectors(self._file(unique), embed_new), strict=True))
+
+    def _file(self, unique: list[str]) -> Path | None:
+        if self._cache is None:
+            return None
+        digest = TextsDigest()
+        for text in unique:
+            digest.add(text)
+        return self._cache / f"{sha256_of_json([self._key, self.precision, digest.hexdigest()])}.npy"
+
+    def _embed(self, texts: list[str]) -> Vectors:
+        if isinstance(self.encoder, Encoder):
+            with progress_bar(self.label, total=len(texts), unit="texts", enabled=self.progress) as advance:
+                return self.encoder.embed(texts, precision=self.precision, progress=advance)
+        vectors = np.asarray(self.encoder.encode(texts), np.float32)
+        if vectors.ndim != 2 or len(vectors) != len(texts):
+            raise InputError(f"encode gave shape {vectors.shape} for {len(texts)} texts. It must give one row a text.")
+        if not np.isfinite(vectors).all():
+            row = int(np.argmin(np.isfinite(vectors).all(axis=1)))
+            raise InputError(f"the vector of {texts[row]!r} is not finite. Check the encoder.")
+        return vectors
+
+    def compute(self, texts: Sequence[str], *, precision: str, batch: int | None) -> None:
+        """Embed texts, about so many at once or as the encoder likes, and keep nothing."""
+        if isinstance(self.encoder, Encoder):
+            if batch is None:
+                self.encoder.embed(texts, precision=precision)
+                return
+            if texts[0] not in self._longest:  # found out once, in the round that warms up
+                self._longest[texts[0]] = max(map(len, self.encoder.tokens(texts)[0]))
+            self.encoder.embed(texts, precision=precision, max_batch_tokens=batch * self._longest[texts[0]])
+        else:
+            for start in range(0, len(texts), batch or len(texts)):
+                self.encoder.encode(list(texts[start : start + (batch or len(texts))]))
+
+
+def _folder_of(cache: bool | str | Path) -> Path | None:
+    if isinstance(cache, bool):
+        return cache_folder() / "vectors" if cache else None
+    return Path(cache)
+
+
+def _precisions_of(encoder: Encoder, usual: str) -> tuple[str, ...]:
+    """Return the usual precision and then the others that the encoder has."""
+    found = [usual]
+    for level in ("exact", "fast", "int8"):
+        with contextlib.suppress(SettingError):
+            found.append(encoder.resolve_precision(level))
+    return tuple(dict.fromkeys(found))
