@@ -22,7 +22,6 @@ MODULES = [
     "pyarrow.parquet",
     "pydantic.main",
     "rich.progress",
-    "tercet.adaptation.show",
     "tercet.cli",
     "tercet.vectors.embed",
     "tercet.training.pipeline",

@@ -9,7 +9,7 @@ import pytest
 
 from tercet.adaptation.findings import Findings, Measure, recognised
 from tercet.adaptation.neighbours import compare, spread
-from tercet.adaptation.page import document_of, verdict
+from tercet.adaptation.page import document_of
 from tercet.data.rows.words import as_words
 from tercet.reporting.html import to_html
 from tercet.reporting.markdown import to_markdown
@@ -48,7 +48,7 @@ def measure(group, before, after, **more):
 def test_the_mean_over_ones_own_rows_decides(own, keeps_start):
     findings = findings_with(*(measure("own", *pair) for pair in own), measure("synthetic", 1, 2))
     assert findings.keeps_start is keeps_start
-    assert verdict(findings).startswith("Kept: the start" if keeps_start else "Kept: the adapted encoder")
+    assert findings.verdict.startswith("Kept: the start" if keeps_start else "Kept: the adapted encoder")
 
 
 def test_what_was_forgotten_and_what_is_not_real_is_said():

@@ -9,8 +9,8 @@ import pytest
 
 from tercet.adaptation.findings import own_tasks
 from tercet.adaptation.plan import MODEL, SYNTHESIZER, Plan, Request
-from tercet.cli import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
 from tercet.data.feeding.rows import open_rows
+from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
 
 
 def test_small_piles_get_more_candidates_and_more_of_them_is_held_out(tmp_path):

@@ -9,7 +9,7 @@ import yaml
 from tercet import InputError
 from tercet.data.feeding.rows import open_rows
 from tercet.data.rows.words import as_words, texts_below
-from tercet.training.leaks import find_leaks
+from tercet.training.leaks import leaks as find_leaks
 from tercet.training.recipe import make_recipe, read_recipe
 
 
@@ -42,13 +42,13 @@ def test_texts_are_found_however_they_are_written(recipe, data, tmp_path):
         ("How did cafés begin in Paris?", "“What is a leak in data”"),
         ("Two dogs run on snow!", "music"),
     ]
-    (leaks,) = find_leaks(recipe(*rows), data).values()
+    (leaks,) = find_leaks(recipe(*rows), data=data).values()
     assert (leaks.num_found, leaks.num_texts, leaks.num_short) == (4, 5, 1)
     assert leaks.examples[0] == "a man PLAYS the guitar"
 
 
 def test_a_part_of_a_text_is_no_leak(recipe, data):
-    (leaks,) = find_leaks(recipe(("A man plays the", "plays the guitar on stage")), data).values()
+    (leaks,) = find_leaks(recipe(("A man plays the", "plays the guitar on stage")), data=data).values()
     assert leaks.num_found == 0
 
 
@@ -58,7 +58,7 @@ def test_a_part_of_a_text_is_no_leak(recipe, data):
 def test_texts_of_scripts_without_blanks_are_found_too(recipe, data, tmp_path, text):
     (data / "other.txt").write_text(f"{text}\n无\n")
     found = recipe((text, "nothing of the kind here"), ("Two cats sleep at noon", "无"))
-    (leaks,) = find_leaks(found, data).values()
+    (leaks,) = find_leaks(found, data=data).values()
     assert (leaks.num_found, leaks.num_texts, leaks.num_short) == (1, 3, 1)
     rows = open_rows({"sources": [tmp_path / "rows.tsv"], "leaks": [data]}, kind="triplets")
     assert [row.anchor for row in rows] == ["Two cats sleep at noon"]
@@ -67,7 +67,7 @@ def test_texts_of_scripts_without_blanks_are_found_too(recipe, data, tmp_path, t
 def test_an_empty_folder_is_refused(recipe, tmp_path):
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match="holds no evaluation texts"):
-        find_leaks(recipe(("a", "b")), tmp_path / "none")
+        find_leaks(recipe(("a", "b")), data=tmp_path / "none")
 
 
 def test_words_are_compared(data):
@@ -82,7 +82,7 @@ def test_rows_with_a_known_text_are_left_out_and_counted(recipe, data, tmp_path)
     assert [row.anchor for row in rows] == [clean[0]]
     counts = rows.describe()["sources"][0]
     assert (counts["num_left_out_by_leak"], counts["num_rows"], counts["num_bad"]) == (1, 1, 0)
-    assert find_leaks(found, data)[str(tmp_path / "rows.tsv")].num_found == 1
+    assert find_leaks(found, data=data)[str(tmp_path / "rows.tsv")].num_found == 1
 
 
 def test_the_check_does_not_find_what_a_recipe_leaves_out(recipe, data, tmp_path):
@@ -92,7 +92,7 @@ def test_the_check_does_not_find_what_a_recipe_leaves_out(recipe, data, tmp_path
     for stages, num in (([careful], 0), ([careful, stage], 1)):
         content = {"start": "x", "stages": [{"name": f"s{n}", "contrast": each} for n, each in enumerate(stages)]}
         (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
-        (leaks,) = find_leaks(read_recipe(tmp_path / "recipe.yaml"), data).values()
+        (leaks,) = find_leaks(read_recipe(tmp_path / "recipe.yaml"), data=data).values()
         assert leaks.num_found == num
 
 
@@ -107,7 +107,7 @@ def found(data, tmp_path):
             for n, (kind, settings) in enumerate(stages)
         ]
         recipe = make_recipe({"start": "x", "stages": given}, default_name="x")
-        return {Path(path).name: leaks.num_found for path, leaks in find_leaks(recipe, data).items()}
+        return {Path(path).name: leaks.num_found for path, leaks in find_leaks(recipe, data=data).items()}
 
     return find
 

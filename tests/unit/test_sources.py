@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tercet import InputError, RowError, SettingError
-from tercet.data.sets.catalogue import FILES, GROUPS, NOT_ON_HUB
+from tercet.data.sets.catalogue import FILES, NOT_ON_HUB
 from tercet.data.sets.fetch import _record, choose_data, fetch
-from tercet.data.sets.groups import GROUPS
+from tercet.data.sets.groups import DEV_SETS, GROUPS
 from tercet.evaluation.tasks.table import TASKS
 
 
@@ -22,10 +22,11 @@ def test_every_task_is_on_the_hub_or_is_known_not_to_be():
     assert not set(FILES) & set(NOT_ON_HUB)
 
 
-def test_a_group_is_the_group_that_is_evaluated_and_its_dev_set():
-    assert GROUPS.keys() == EVALUATED.keys()
+def test_a_group_is_fetched_with_its_dev_set_which_is_in_no_average():
     for group, names in GROUPS.items():
-        assert set(names) - set(EVALUATED[group]) == {name for name in names if name.endswith("-dev")}
+        assert set(names) <= TASKS.keys()
+        assert choose_data(group) == [*names, *DEV_SETS.get(group, ())]
+    assert {name for names in DEV_SETS.values() for name in names} == {n for n in TASKS if n.endswith("-dev")}
 
 
 def test_one_path_is_always_made_in_one_way():

@@ -16,7 +16,7 @@ from tercet.storage.shards import Shards
 from tercet.synthesis import corpus
 from tercet.synthesis.candidates import Candidate
 from tercet.synthesis.comparison import compare
-from tercet.synthesis.corpus import refilter, synthesize
+from tercet.synthesis.corpus import make_corpus, refilter
 from tercet.synthesis.filters import Filter
 from tercet.synthesis.sentences import Sentences
 from tercet.synthesis.settings import FilterSettings, SentenceSettings, SynthesisSettings
@@ -84,7 +84,7 @@ def candidates(folder):
 
 def test_every_sentence_has_candidates_with_the_models_probabilities(lines, tmp_path):
     model = StandIn()
-    synthesize(settings(lines, num_samples=3), tmp_path / "out", model=model)
+    make_corpus(settings(lines, num_samples=3), tmp_path / "out", model=model)
     rows = candidates(tmp_path / "out")
     assert [(row["sentence"], row["sample"]) for row in rows] == [(i, k) for i in range(50) for k in range(3)]
     assert [row["anchor"] for row in rows] == [sentence(i) for i in range(50) for _ in range(3)]
@@ -97,7 +97,7 @@ def test_every_sentence_has_candidates_with_the_models_probabilities(lines, tmp_
 
 
 def test_the_accepted_ones_are_rows_with_their_probabilities(lines, tmp_path):
-    audit = synthesize(settings(lines), tmp_path / "out", model=StandIn())
+    audit = make_corpus(settings(lines), tmp_path / "out", model=StandIn())
     rows = triplets(tmp_path / "out")
     good = [row for row in candidates(tmp_path / "out") if row["positive_true"] >= 0.9 and row["negative_true"] <= 0.1]
     assert 0 < len(good) < 50
@@ -113,7 +113,7 @@ def test_the_accepted_ones_are_rows_with_their_probabilities(lines, tmp_path):
 
 def test_the_seed_and_the_settings_of_sampling_change_what_is_drawn(lines, tmp_path):
     for name, more in {"a": {}, "b": {}, "c": {"seed": 1}, "d": {"top_p": 0.5}}.items():
-        synthesize(
+        make_corpus(
             settings(lines, **{key: value for key, value in more.items() if key != "seed"}),
             tmp_path / name,
             model=StandIn(),
@@ -127,16 +127,16 @@ def test_the_seed_and_the_settings_of_sampling_change_what_is_drawn(lines, tmp_p
 
 def test_a_run_that_was_cut_off_goes_on_with_the_same_bytes_and_makes_no_shard_twice(lines, tmp_path):
     whole = StandIn()
-    synthesize(settings(lines), tmp_path / "whole", model=whole)
+    make_corpus(settings(lines), tmp_path / "whole", model=whole)
     with pytest.raises(KeyboardInterrupt):
-        synthesize(settings(lines), tmp_path / "cut", model=StandIn(fail_after=50))
+        make_corpus(settings(lines), tmp_path / "cut", model=StandIn(fail_after=50))
     done = len([*(tmp_path / "cut" / "candidates").glob("*.parquet")])
     assert 0 < done < 7
     (tmp_path / "cut" / "candidates" / ".000004.parquet.abcdefgh").write_bytes(b"half of it")
     (tmp_path / "cut" / ".triplets.jsonl.abcdefgh").write_bytes(b"half of it")
     (tmp_path / "cut" / ".somebodys.settings").write_bytes(b"of value")
     rest = StandIn()
-    synthesize(settings(lines), tmp_path / "cut", model=rest)
+    make_corpus(settings(lines), tmp_path / "cut", model=rest)
     assert rest.num_generated == whole.num_generated - 2 * 8 * done
     assert (tmp_path / "cut" / ".somebodys.settings").read_bytes() == b"of value"
     (tmp_path / "cut" / ".somebodys.settings").unlink()
@@ -159,11 +159,11 @@ def test_the_bar_tells_how_many_are_accepted_and_finished_shards_take_no_time(li
             return super().is_done(number)
 
     with pytest.raises(KeyboardInterrupt):
-        synthesize(settings(lines), tmp_path / "out", model=StandIn(fail_after=48))
+        make_corpus(settings(lines), tmp_path / "out", model=StandIn(fail_after=48))
     monkeypatch.setattr(corpus, "Shards", SlowToSkip)
     monkeypatch.setattr(corpus, "time", SimpleNamespace(monotonic=lambda: now_s))
     monkeypatch.setenv("COLUMNS", "200")
-    synthesize(settings(lines), tmp_path / "out", model=Slow(), progress=True)
+    make_corpus(settings(lines), tmp_path / "out", model=Slow(), progress=True)
     new = {sentence(i) for i in range(3 * 8, 50)}  # behind three shards that were finished
     num = sum(row["anchor"] in new for row in triplets(tmp_path / "out"))
     assert 0 < num < 26
@@ -172,27 +172,27 @@ def test_the_bar_tells_how_many_are_accepted_and_finished_shards_take_no_time(li
 
 
 def test_a_run_that_was_killed_while_it_wrote_its_plan_starts_again(lines, tmp_path):
-    synthesize(settings(lines), tmp_path / "whole", model=StandIn())
+    make_corpus(settings(lines), tmp_path / "whole", model=StandIn())
     [marker] = (path for path in (tmp_path / "whole" / "candidates").glob("*.json") if path.name != "made.json")
     (tmp_path / "killed" / "candidates").mkdir(parents=True)
     (tmp_path / "killed" / "candidates" / f".{marker.name}.abcdefgh").write_bytes(b"half of it")
-    synthesize(settings(lines), tmp_path / "killed", model=StandIn())
+    make_corpus(settings(lines), tmp_path / "killed", model=StandIn())
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 
 def test_a_finished_run_is_not_made_again(lines, tmp_path):
-    synthesize(settings(lines), tmp_path / "out", model=StandIn())
+    make_corpus(settings(lines), tmp_path / "out", model=StandIn())
     before, model = content(tmp_path / "out"), StandIn()
-    synthesize(settings(lines), tmp_path / "out", model=model)
+    make_corpus(settings(lines), tmp_path / "out", model=model)
     assert model.num_generated == 0
     assert content(tmp_path / "out") == before
 
 
 def test_candidates_of_other_settings_are_never_thrown_away(lines, tmp_path):
-    synthesize(settings(lines), tmp_path / "out", model=StandIn())
+    make_corpus(settings(lines), tmp_path / "out", model=StandIn())
     before = content(tmp_path / "out")
     with pytest.raises(OutputError, match="other inputs or settings"):
-        synthesize(settings(lines, top_p=0.5), tmp_path / "out", model=StandIn())
+        make_corpus(settings(lines, top_p=0.5), tmp_path / "out", model=StandIn())
     assert content(tmp_path / "out") == before
 
 
@@ -200,7 +200,7 @@ def test_a_folder_for_all_candidates_keeps_those_of_each_setting(lines, tmp_path
     kept, told = tmp_path / "kept", []
     for top_p in (0.9, 0.5, 0.9):
         caplog.clear()
-        audit = synthesize(settings(lines, top_p=top_p), tmp_path / "out", candidates=kept, model=StandIn())
+        audit = make_corpus(settings(lines, top_p=top_p), tmp_path / "out", candidates=kept, model=StandIn())
         assert len([*(tmp_path / "out" / audit["candidates"]).glob("*.parquet")]) == 7
         told.append("they are kept" in caplog.text)
     assert told == [False, True, False]
@@ -212,10 +212,10 @@ def test_a_folder_for_all_candidates_keeps_those_of_each_setting(lines, tmp_path
 
 def test_filtering_again_is_filtering_at_once(lines, tmp_path):
     (tmp_path / "eval.txt").write_text(sentence(3) + "\n" + sentence(4) + "\n")
-    synthesize(settings(lines), tmp_path / "again", model=StandIn())
+    make_corpus(settings(lines), tmp_path / "again", model=StandIn())
     strict = len(triplets(tmp_path / "again"))
     refilter(tmp_path / "again", alpha=0.8, leaks=[tmp_path / "eval.txt"])
-    synthesize(settings(lines, alpha=0.8, leaks=[tmp_path / "eval.txt"]), tmp_path / "once", model=StandIn())
+    make_corpus(settings(lines, alpha=0.8, leaks=[tmp_path / "eval.txt"]), tmp_path / "once", model=StandIn())
     assert content(tmp_path / "again") == content(tmp_path / "once")
     assert len(triplets(tmp_path / "once")) > strict
     anchors = {row["anchor"] for row in triplets(tmp_path / "once")}
@@ -225,14 +225,14 @@ def test_filtering_again_is_filtering_at_once(lines, tmp_path):
 
 def test_filtering_again_keeps_the_settings_that_are_not_named(lines, tmp_path):
     (tmp_path / "eval.txt").write_text(sentence(3) + "\n")
-    synthesize(settings(lines, leaks=[tmp_path / "eval.txt"]), tmp_path / "out", model=StandIn())
+    make_corpus(settings(lines, leaks=[tmp_path / "eval.txt"]), tmp_path / "out", model=StandIn())
     audit = refilter(tmp_path / "out", alpha=0.76)
     assert audit["filters"]["dropped"]["leak"]["num"] == 1
     assert audit["filters"]["settings"]["alpha"] == 0.76
 
 
 def test_what_is_no_filter_or_no_corpus_is_refused(lines, tmp_path):
-    synthesize(settings(lines), tmp_path / "out", model=StandIn())
+    make_corpus(settings(lines), tmp_path / "out", model=StandIn())
     with pytest.raises(SettingError, match="top_p: there is no such setting"):
         refilter(tmp_path / "out", top_p=0.5)
     with pytest.raises(InputError, match=r"audit\.json: cannot be read"):
@@ -257,7 +257,7 @@ def test_bad_lines_are_counted_and_told_of_and_the_rest_is_used(tmp_path):
     path.write_bytes(
         b"\n".join([good[0], b"", b"  ", b"\xff\xfe not text", b"nul \0", b"word " * 10_000, *good[1:], b""])
     )
-    audit = synthesize(settings(path), tmp_path / "out", model=StandIn())
+    audit = make_corpus(settings(path), tmp_path / "out", model=StandIn())
     assert audit["sentences"]["sources"][str(path)] == {"num_read": 8, "num_bad": 4}
     assert audit["sentences"]["dropped"]["long"]["num"] == 1
     assert len(audit["sentences"]["dropped"]["long"]["samples"][0]) == 200
@@ -328,10 +328,10 @@ def test_an_unknown_language_is_refused(lines):
 def test_a_file_without_a_sentence_of_use_is_an_error(tmp_path):
     (tmp_path / "in.txt").write_text("too short\n")
     with pytest.raises(InputError, match="none of 1 sentences is of use"):
-        synthesize(settings(tmp_path / "in.txt"), tmp_path / "out", model=StandIn())
+        make_corpus(settings(tmp_path / "in.txt"), tmp_path / "out", model=StandIn())
     (tmp_path / "none.txt").write_text("\n\n")
     with pytest.raises(InputError, match="no rows"):
-        synthesize(settings(tmp_path / "none.txt"), tmp_path / "out", model=StandIn())
+        make_corpus(settings(tmp_path / "none.txt"), tmp_path / "out", model=StandIn())
 
 
 # Strategies.
@@ -339,7 +339,7 @@ def test_a_file_without_a_sentence_of_use_is_an_error(tmp_path):
 
 def test_without_negatives_there_are_only_entailments(lines, tmp_path):
     model = StandIn()
-    synthesize(settings(lines, strategy="no-negatives"), tmp_path / "out", model=model)
+    make_corpus(settings(lines, strategy="no-negatives"), tmp_path / "out", model=model)
     assert model.num_generated == 50
     assert all(row["negative"] is None and row["negative_true"] is None for row in candidates(tmp_path / "out"))
     rows = triplets(tmp_path / "out")
@@ -359,14 +359,14 @@ def test_retrieval_takes_the_other_sentences_that_share_most(tmp_path):
     ]
     (tmp_path / "in.txt").write_text("\n".join(texts) + "\n")
     model = StandIn()
-    synthesize(settings(tmp_path / "in.txt", strategy="retrieval", shard_sentences=2), tmp_path / "out", model=model)
+    make_corpus(settings(tmp_path / "in.txt", strategy="retrieval", shard_sentences=2), tmp_path / "out", model=model)
     rows = candidates(tmp_path / "out")
     assert [(row["anchor"], row["positive"]) for row in rows] == [
         (texts[0], texts[1]), (texts[1], texts[0]), (texts[2], texts[3]), (texts[3], texts[2]),
     ]  # fmt: skip
     assert model.num_generated == 0
     assert rows[0]["positive_true"] == pytest.approx(model.probability(texts[0], texts[1]))
-    synthesize(settings(tmp_path / "in.txt", strategy="retrieval", num_samples=9), tmp_path / "nine", model=model)
+    make_corpus(settings(tmp_path / "in.txt", strategy="retrieval", num_samples=9), tmp_path / "nine", model=model)
     assert all(row["anchor"] != row["positive"] for row in candidates(tmp_path / "nine"))
 
 
@@ -386,7 +386,7 @@ def test_back_translation_goes_there_and_back(lines, tmp_path, translators):
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     more = {"strategy": "backtranslation", "max_new_tokens": 6, "max_sentences": 3, "num_samples": 2, **translators}
-    synthesize(settings(lines, **more), tmp_path / "out", model=StandIn())
+    make_corpus(settings(lines, **more), tmp_path / "out", model=StandIn())
     rows = candidates(tmp_path / "out")
 
     def by_hand(name, text, num):
@@ -407,14 +407,14 @@ def test_translators_with_pickled_weights_are_converted_where_it_is_allowed(line
     from safetensors.torch import load_file
 
     more = {"strategy": "backtranslation", "max_new_tokens": 6, "max_sentences": 3, **translators}
-    synthesize(settings(lines, **more), tmp_path / "safe", model=StandIn())
+    make_corpus(settings(lines, **more), tmp_path / "safe", model=StandIn())
     for name in translators.values():
         weights = Path(name) / "model.safetensors"
         torch.save(load_file(weights), Path(name) / "pytorch_model.bin")
         weights.unlink()
     with pytest.raises(ModelError, match="convert_pickle"):
-        synthesize(settings(lines, **more), tmp_path / "refused", model=StandIn())
-    synthesize(settings(lines, **more, convert_pickle=True), tmp_path / "converted", model=StandIn())
+        make_corpus(settings(lines, **more), tmp_path / "refused", model=StandIn())
+    make_corpus(settings(lines, **more, convert_pickle=True), tmp_path / "converted", model=StandIn())
     assert candidates(tmp_path / "converted") == candidates(tmp_path / "safe")
 
 
@@ -439,7 +439,7 @@ def test_translators_and_strategies_must_fit(lines):
 
 def test_strategies_stand_side_by_side(lines, tmp_path):
     for name, strategy in {"a": "generate", "b": "no-negatives"}.items():
-        synthesize(settings(lines, strategy=strategy, num_samples=3), tmp_path / name, model=StandIn())
+        make_corpus(settings(lines, strategy=strategy, num_samples=3), tmp_path / name, model=StandIn())
     examples = compare([tmp_path / "a", tmp_path / "b"], num=4)
     assert len(examples) == 4
     for example in examples:
@@ -453,7 +453,7 @@ def test_strategies_stand_side_by_side(lines, tmp_path):
 def test_folders_of_one_name_are_told_apart_by_their_paths(lines, tmp_path):
     folders = [tmp_path / name for name in ("a/synthetic", "b/synthetic", "other")]
     for top_p, folder in zip((0.9, 0.5, 0.8), folders, strict=True):
-        synthesize(settings(lines, num_samples=3, top_p=top_p), folder, model=StandIn())
+        make_corpus(settings(lines, num_samples=3, top_p=top_p), folder, model=StandIn())
     example = compare(folders, num=1)[0]
     assert [*example.found] == [f"{folders[0]} (generate)", f"{folders[1]} (generate)", "other (generate)"]
     for folder, found in zip(folders, example.found.values(), strict=True):
@@ -466,12 +466,12 @@ def test_an_empty_text_of_the_model_is_dropped_and_never_judged(lines, tmp_path)
         def generate(self, texts, **more):
             return [[""] for _ in texts] if more["relation"] == "entailment" else super().generate(texts, **more)
 
-    audit = synthesize(settings(lines), tmp_path / "out", model=Silent())
+    audit = make_corpus(settings(lines), tmp_path / "out", model=Silent())
     assert audit["filters"]["dropped"]["empty"]["num"] == audit["filters"]["num"] == 50
     assert candidates(tmp_path / "out")[0]["positive_true"] is None
 
 
 def test_the_preview_and_the_corpus_agree_where_a_candidate_is_filtered_alone(lines, tmp_path):
-    synthesize(settings(lines), tmp_path / "out", model=StandIn())
+    make_corpus(settings(lines), tmp_path / "out", model=StandIn())
     alone = [row for row in candidates(tmp_path / "out") if Filter(FilterSettings()).accept([Candidate(**row)])]
     assert len(alone) == len(triplets(tmp_path / "out"))

@@ -10,6 +10,7 @@ from tercet.data.rows.settings import HUB, RowSettings
 from tercet.encoder.folder.backbone import model_type_of
 from tercet.encoder.folder.names import FRESH, find_folder
 from tercet.errors import SettingError
+from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
 from tercet.storage.hashing import text_place
 from tercet.synthesis.settings import SentenceSettings
 from tercet.training.recipe import Recipe, make_recipe
@@ -17,7 +18,7 @@ from tercet.training.stages.contrast import ContrastStage
 from tercet.training.stages.stage import REFERENCE
 from tercet.training.stages.synthesize import SynthesizeStage
 
-MODEL, SYNTHESIZER = "mini", "mini-synth"
+MODEL, SYNTHESIZER = DEFAULT_MODEL, DEFAULT_SYNTHESIZER
 
 MIN_TRIPLETS = 20
 """With fewer accepted triplets there is nothing to learn from, and nothing to measure by."""

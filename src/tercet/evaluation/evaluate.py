@@ -46,6 +46,9 @@ class Evaluation:
         """Return the contents of `results.json`."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
+    def __getitem__(self, name: str) -> Any:
+        return self.to_dict()[name]
+
     def __repr__(self) -> str:
         lines = [f"{name}: {result['score']:.2f} ({result['metric']})" for name, result in self.tasks.items()]
         lines += [f"{name}: missing" for name in self.missing]

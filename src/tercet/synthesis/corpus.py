@@ -58,6 +58,9 @@ class Synthesis:
         """Return the contents of `audit.json`."""
         return self.audit
 
+    def __getitem__(self, name: str) -> Any:
+        return self.audit[name]
+
     def __repr__(self) -> str:
         candidates, sentences = self.audit["filters"]["num"], self.audit["sentences"]["num_kept"]
         return f"{self.num_triplets:,} of {candidates:,} triplets of {sentences:,} sentences accepted: {self.triplets}"
