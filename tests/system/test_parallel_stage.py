@@ -78,7 +78,7 @@ def test_a_target_learns_from_a_frozen_source_and_is_measured_on_the_way(folder,
     assert bool(list((folder / "run").rglob("*.npy"))) == cache
 
     encoder = Encoder.load(result.encoder, device="cpu")
-    assert (encoder.dim, encoder.settings["mlp"]) == (128, "training")  # read out as CLS without MLP
+    assert (encoder.dim, encoder.settings.mlp) == (128, "training")  # read out as CLS without MLP
     assert Encoder.load(result.encoder, device="cpu", mlp="always").dim == 40
     start, end = (weights(path) for path in (folder / "start", result.encoder))
     assert not all(torch.equal(start[name], tensor) for name, tensor in end.items() if name in start)

@@ -128,7 +128,7 @@ def test_a_bert_model_with_a_default_prompt_saved_there_loads_here(tiny, sentenc
     )
     theirs.save(str(tmp_path / "m"))
     ours = Encoder.load(tmp_path / "m")
-    assert (ours.settings["readout"], ours.settings["prompt"], ours.dim) == ("cls-mlp", "passage: [X]", 64)
+    assert (ours.settings.readout, ours.settings.prompt, ours.dim) == ("cls-mlp", "passage: [X]", 64)
     np.testing.assert_allclose(ours.embed(sentences), theirs.encode(sentences), atol=1e-5)
 
 

@@ -183,7 +183,7 @@ def test_neighbours_are_the_nearest_sentences_of_the_corpus(folder, adapted):
 
 def test_general_sentences_are_those_of_the_package_or_sts_where_it_is_at_hand(folder, run, adapted):
     (measure,) = adapted.findings.of("general")
-    with (ROOT / "src" / "tercet" / "general.tsv").open(newline="") as stream:
+    with (ROOT / "src" / "tercet" / "adaptation" / "general.tsv").open(newline="") as stream:
         rows = [*csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)]
     for encoder, value in zip(encoders(folder), (measure.before, measure.after), strict=True):
         texts, paraphrases = (encoder.embed([row[name] for row in rows]) for name in ("text", "paraphrase"))

@@ -110,7 +110,7 @@ def test_few_texts_have_few_neighbours():
 
 
 def test_general_sentences_are_150_different_ones_and_their_paraphrases():
-    with (ROOT / "src" / "tercet" / "general.tsv").open(newline="") as stream:
+    with (ROOT / "src" / "tercet" / "adaptation" / "general.tsv").open(newline="") as stream:
         rows = [*csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)]
     assert rows[0] == ["text", "paraphrase"]
     assert len(rows) == 151 and {len(row) for row in rows} == {2}

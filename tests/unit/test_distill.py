@@ -120,7 +120,7 @@ def targets(teachers, context, tmp_path):
 
 
 def centred(teacher):
-    vectors = Encoder.load(teacher.model, device="cpu", **teacher.encoder).embed(TEXTS)
+    vectors = Encoder.load(teacher.model, device="cpu", **teacher.encoder.given()).embed(TEXTS)
     return unit(vectors - vectors.mean(0))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tercet import Encoder, InputError, NonFiniteError, SettingError
+from tercet import Encoder, InputError, NonFiniteError, SettingError, embed
 from tercet.encoder.forward.batches import batches_by_length, pad
 
 FAMILIES = ["t5", "t5-1.1", "mt5", "umt5", "byt5", "bert", "roberta"]
@@ -206,5 +206,9 @@ def test_padding_is_masked():
 
 
 def test_an_unknown_setting_is_refused(tiny):
-    with pytest.raises(SettingError, match="'pooling'"):
+    with pytest.raises(TypeError, match="'pooling'"):
         Encoder.load("minilm", pooling="mean")
+    with pytest.raises(SettingError, match=r"encoder\.pooling: there is no such setting\. Known here: readout"):
+        embed(["a"], model={"model": "minilm", "encoder": {"pooling": "mean"}})
+    with pytest.raises(SettingError, match="max_tokens 0: "):
+        Encoder.load("minilm", max_tokens=0)

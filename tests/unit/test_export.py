@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from tercet import Encoder, ModelError, NonFiniteError, OutputError, SettingError
-from tercet.data.rows.texts import TextFile
 from tercet.encoder.folder import export as export_module
 from tercet.encoder.folder.export import Difference, export
 from tercet.encoder.folder.exported import GraphEngine
@@ -147,7 +146,7 @@ def test_settings_and_source_are_in_the_folder(exported):
     encoder, folder, _ = exported("question")
     stored = json.loads((folder / "exported.json").read_text())
     assert stored["source"] == encoder.fingerprint()
-    assert encoder.settings.items() <= stored.items()
+    assert encoder.settings.model_dump().items() <= stored.items()
     loaded = Encoder.load(folder)
     assert loaded.settings == encoder.settings
     assert (loaded.dim, loaded.num_parameters) == (encoder.dim, encoder.num_parameters)
@@ -206,7 +205,7 @@ def test_search_and_evaluate_work_with_an_export(exported, sentences, tmp_path):
     loaded = Encoder.load(folder)
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(text for text in sentences if text) + "\n", encoding="utf-8")
-    hits, wanted = (search("stocks", TextFile.open(texts), model, k=3, cache=False) for model in (loaded, encoder))
+    hits, wanted = (search("stocks", texts, model=model, k=3, cache=False) for model in (loaded, encoder))
     assert [hit.row for hit in hits] == [hit.row for hit in wanted]
     pairs = tmp_path / "pairs.tsv"
     rows = [f"{a}\t{b}\t{score}" for score, (a, b) in enumerate(pairwise(sentences[3:7]))]

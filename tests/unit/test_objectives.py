@@ -66,7 +66,7 @@ def columns(batch):
 
 def library_vectors(encoder, texts):
     """The raw vectors of texts by transformers alone, padded: the whole decoder where there is one."""
-    backbone, readout = encoder.tower.backbone, encoder.settings["readout"]
+    backbone, readout = encoder.tower.backbone, encoder.settings.readout
     layers = [p for name, p in encoder.tower.named_parameters() if not name.startswith("backbone")]
     inputs = encoder.tokens.tokenizer(texts, padding=True, return_tensors="pt")
     inputs.pop("token_type_ids", None)

@@ -29,7 +29,7 @@ def test_half_a_character_is_named_by_file_and_line(tmp_path, tiny, kind, row, c
         evaluate(tiny(), tasks=[f"{kind}:{path}"])
 
 
-@pytest.mark.parametrize("cache", [None, "cache"])
+@pytest.mark.parametrize("cache", [False, "cache"])
 def test_half_a_character_elsewhere_names_the_task(tmp_path, tiny, cache):
     forums = "android english gaming gis mathematica physics programmers stats tex unix webmasters wordpress".split()
     folder = tmp_path / "cqadupstack"

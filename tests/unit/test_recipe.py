@@ -55,8 +55,12 @@ def test_stages_take_what_they_do_not_say_from_the_top(read):
     recipe = read()
     qa, nli = (stage.settings for stage in recipe.stages)
     assert recipe.name == "my"
-    assert (qa.start, qa.tokenizer, qa.encoder) == ("t5-base", "minilm", {"readout": "enc-mean", "max_tokens": 128})
-    assert (nli.start, nli.tokenizer, nli.encoder) == ("@qa", None, {"readout": "enc-mean", "max_tokens": 64})
+    assert (qa.start, qa.tokenizer, qa.encoder.given()) == (
+        "t5-base",
+        "minilm",
+        {"readout": "enc-mean", "max_tokens": 128},
+    )
+    assert (nli.start, nli.tokenizer, nli.encoder.given()) == ("@qa", None, {"readout": "enc-mean", "max_tokens": 64})
     assert qa.learning_rate == 5e-5  # which YAML reads as a text
     assert [source.path for source in qa.rows.sources] == ["eli5.jsonl", "gooaq.jsonl"]
     assert [stage.references() for stage in recipe.stages] == [[], ["qa"]]
@@ -73,13 +77,13 @@ def test_a_resolved_recipe_is_a_recipe(read):
 def test_values_are_set_by_path(read):
     changes = ["seed=7", "start=t5-large", "stages.0.batch=256", "stages.nli.batch=128", "stages.1.contrast.steps=3"]
     more = ["stages.nli.evaluate.every=9", "stages.qa.evaluate.task=STSB", "encoder.prompt=[X] Question: what?"]
-    recipe = read(TWO_STAGES, *changes, *more, 'evaluate=["sts", "transfer"]', "stages.qa.clip=null")
+    recipe = read(TWO_STAGES, *changes, *more, "evaluate=[sts, transfer]", "stages.qa.clip=null")
     qa, nli = (stage.settings for stage in recipe.stages)
     assert recipe.seed == 7
     assert recipe.evaluate == ("sts", "transfer")
     assert (qa.start, qa.batch, qa.clip, qa.evaluate.task) == ("t5-large", 256, None, "STSB")
     assert (nli.batch, nli.steps, nli.evaluate.every) == (128, 3, 9)
-    assert qa.encoder["prompt"] == "[X] Question: what?"
+    assert qa.encoder.prompt == "[X] Question: what?"
 
 
 def test_a_setting_may_have_the_name_of_a_kind_of_stage(read):
@@ -109,7 +113,7 @@ def test_a_setting_may_have_the_name_of_a_kind_of_stage(read):
         ("stages.qa.rows=null", r"^stages\.qa\.contrast\.rows None: "),
         ("stages.nli.evaluate.evry=2", r"^stages\.nli\.contrast\.evaluate\.evry: there is no such.*: every\."),
         ("stages.nli.lora.rang=2", r"^stages\.nli\.contrast\.lora\.rang: there is no such.*: rank\."),
-        ("stages.nli.encoder.redout=cls", r"^stages\.nli\.contrast\.encoder.*'redout': there is none"),
+        ("stages.nli.encoder.redout=cls", r"^stages\.nli\.contrast\.encoder\.redout: there is no such.*: readout\."),
         ("stages.nli.start=@other", r"^stages\.nli: @other is no earlier stage\. Earlier ones: qa\."),
         ("stages.qa.start=@nli", r"^stages\.qa: @nli is no earlier stage\. Earlier ones: none\."),
         ("stages.nli.rows=@synthetic", r"^stages\.nli: @synthetic is no earlier stage"),
@@ -201,7 +205,7 @@ def test_every_recipe_has_a_mini_version_and_sizes_are_set_by_start(monkeypatch)
         for ours, theirs in zip(stages, whole.stages, strict=True):
             if isinstance(theirs.settings, EncoderStartSettings):
                 for key in ("prompt",) if name == "parallel-designs.yaml" else ("readout", "prompt"):
-                    assert ours.settings.encoder.get(key) == theirs.settings.encoder.get(key)
+                    assert getattr(ours.settings.encoder, key) == getattr(theirs.settings.encoder, key)
         changed = read_recipe(RECIPES / name, changes=["start=some-large"])
         starts = [stage.settings.start for stage in changed.stages if isinstance(stage.settings, StartSettings)]
         assert starts[0] == "some-large"
@@ -281,7 +285,7 @@ def test_triplets_are_made_with_the_numbers_of_the_paper(name):
 ABLATIONS = {
     "stages.open-domain.rows.share=0.2": lambda stages: stages["open-domain"].rows.sources[0].share == 0.2,
     "stages.nli.rows.share=0.5": lambda stages: stages["nli"].rows.sources[0].share == 0.5,
-    "encoder.prompt=null": lambda stages: stages["nli"].encoder["prompt"] is None,
+    "encoder.prompt=null": lambda stages: stages["nli"].encoder.given()["prompt"] is None,
     "stages.synthetic.strategy=no-negatives": lambda stages: stages["synthetic"].strategy == "no-negatives",
     "stages.synthetic.strategy=retrieval": lambda stages: stages["synthetic"].strategy == "retrieval",
 }
@@ -334,9 +338,9 @@ def test_a_recipe_of_parallel_translation_has_the_numbers_of_its_paper(name):
     assert found == PARALLEL[name]
     for stage in stages.values():
         settings, is_parallel = stage.settings, stage.kind == "parallel"
-        assert settings.encoder["readout"] == "cls-mlp"
-        assert settings.encoder["mlp"] == ("training" if is_parallel else "always")  # Appendix C
-        assert (settings.encoder["max_tokens"], settings.dropout) == (50, 0.1)
+        assert settings.encoder.readout == "cls-mlp"
+        assert settings.encoder.mlp == ("training" if is_parallel else "always")  # Appendix C
+        assert (settings.encoder.max_tokens, settings.dropout) == (50, 0.1)
         assert (settings.evaluate.every, settings.evaluate.keep) == (250, "best")
         assert settings.learn_temperature == is_parallel
         if is_parallel:

@@ -196,6 +196,6 @@ stages:
     start = Encoder.load(tmp_path / "run/stages/01-start/encoder")
     assert likeness(start.embed(TEXTS), bert.embed(TEXTS)) > 0.9
     assert np.linalg.norm(start.embed(TEXTS).mean(0)) > 0.3
-    assert start.settings["max_tokens"] == 40
+    assert start.settings.max_tokens == 40
     assert json.loads((tmp_path / "run/stages/01-start/stage.json").read_text())["notes"]["num_texts"] == 150
     assert (tmp_path / "run/encoder/model.safetensors").exists()

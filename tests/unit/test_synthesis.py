@@ -234,7 +234,7 @@ def test_filtering_again_keeps_the_settings_that_are_not_named(lines, tmp_path):
 def test_what_is_no_filter_or_no_corpus_is_refused(lines, tmp_path):
     make_corpus(settings(lines), tmp_path / "out", model=StandIn())
     with pytest.raises(SettingError, match="top_p: there is no such setting"):
-        refilter(tmp_path / "out", top_p=0.5)
+        refilter(tmp_path / "out", settings={"top_p": 0.5})
     with pytest.raises(InputError, match=r"audit\.json: cannot be read"):
         refilter(tmp_path)
     (tmp_path / "out" / "candidates" / "000002.parquet").unlink()

@@ -570,7 +570,7 @@ def test_a_second_evaluation_embeds_nothing(tmp_path, tiny, monkeypatch):
     monkeypatch.setattr(Encoder, "embed", None)
     again = evaluate(tiny(), tasks="ZH-STSB", data=tmp_path, cache=tmp_path / "cache")
     assert again["tasks"] == first["tasks"]
-    assert json.loads((tmp_path / "out" / "results.json").read_text()) == first
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == first.to_dict()
     with pytest.raises(TypeError):
         evaluate(tiny(seed=2), tasks="ZH-STSB", data=tmp_path, cache=tmp_path / "cache")
 

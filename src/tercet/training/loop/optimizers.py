@@ -19,13 +19,14 @@ def make_optimizer(module: nn.Module, settings: LoopSettings) -> torch.optim.Opt
     """Return the optimizer of all parameters that are trained; only matrices that are no bias decay.
 
     Raises:
-        SettingError: No parameter has a name that begins as one of the rates says.
+        SettingError: No parameter has a name with a part that one of the rates is for.
     """
-    trained = {_model_name(name): parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
-    for start in settings.rates:
-        if not any(name.startswith(start) for name in trained):
-            first = sorted({name.partition(".")[0] for name in trained})
-            raise SettingError(f"rates {start!r}: no parameter's name begins so. They begin with: {', '.join(first)}.")
+    trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+    for part in settings.rates:
+        if not any(_has_part(name, part) for name in trained):
+            raise SettingError(
+                f"rates {part!r}: no parameter has it in its name. One of them is {next(iter(trained))}."
+            )
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for name, parameter in trained.items():
         groups.setdefault((decays(name, parameter), _factor(name, settings.rates)), []).append(parameter)
@@ -38,13 +39,13 @@ def make_optimizer(module: nn.Module, settings: LoopSettings) -> torch.optim.Opt
     )
 
 
-def _model_name(name: str) -> str:
-    """Return the name that a parameter has in its own model, without what the model is a part of."""
-    return name.removeprefix("tower.").removeprefix("backbone.")
-
-
 def _factor(name: str, rates: Mapping[str, float]) -> float:
-    return next((factor for start, factor in rates.items() if name.startswith(start)), 1.0)
+    return next((factor for part, factor in rates.items() if _has_part(name, part)), 1.0)
+
+
+def _has_part(name: str, part: str) -> bool:
+    """Return whether a parameter's name, from one of its dots on, begins with a part of it."""
+    return f".{part}" in f".{name}"
 
 
 def decays(name: str, parameter: nn.Parameter) -> bool:
