@@ -1,7 +1,6 @@
 """Measuring: contestants in turns, medians with their spread, and the peak of memory."""
 
 import contextlib
-import resource
 import statistics
 import sys
 import time
@@ -57,9 +56,13 @@ def forget_peak(process: int | None = None) -> None:
 
 
 def peak_rss_gb(process: int | None = None) -> float:
-    """Return the most memory that a process held; another one than this can be asked on Linux only."""
+    """Return the most memory that a process held: this one or, on Linux only, another. NaN where nobody counts it."""
     status = Path(f"/proc/{process or 'self'}/status")
     if process or status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024 / 1e9
+    try:
+        import resource
+    except ImportError:  # Windows
+        return float("nan")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e9

@@ -43,7 +43,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             for file in temporary.rglob("*"):
                 if file.is_file():
                     file.chmod(0o666 & ~_umask())  # some libraries write files that only their owner can read
-                    with file.open("rb") as stream:
+                    with file.open("r+b") as stream:  # Windows syncs only what may be written
                         os.fsync(stream.fileno())
             if path.exists():
                 with tempfile.TemporaryDirectory(prefix=f".{path.name}.old.", dir=path.parent) as old:
@@ -119,6 +119,8 @@ def _temporary(path: Path) -> Iterator[Path]:
 
 
 def _sync_folder(path: Path) -> None:
+    if os.name == "nt":  # Windows opens no folders
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,5 @@
 """A run's folder: one run at a time in it, the recipe, what it was made with, the log of all stages."""
 
-import fcntl
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 from tercet.errors import OutputError, SettingError
 from tercet.storage.files import atomic_folder, atomic_write, remove_temporaries, target_errors
 from tercet.storage.hashing import sha256_of_folder
+from tercet.storage.locks import hold
 
 RECIPE, DESCRIPTION, METRICS, ENCODER = "recipe.yaml", "run.json", "metrics.jsonl", "encoder"
 
@@ -30,12 +30,7 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()) and not (folder / _LOCK).exists():
             raise OutputError(f"{folder}: holds other files than a run. Name a new folder.")
-        stream = (folder / _LOCK).open("w")
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go of it when the process ends
-        except BlockingIOError as error:
-            raise OutputError(f"{folder}: another run is going on here. Wait, or name another folder.") from error
+    with hold(folder / _LOCK):
         _sweep(folder)
         yield
 

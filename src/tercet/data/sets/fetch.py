@@ -1,7 +1,6 @@
 """The verb `data fetch`: bring evaluation data from the hub into the layout that the tasks read."""
 
 import difflib
-import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from tercet.errors import InputError, OutputError, SettingError
 from tercet.storage.files import atomic_write, check_writable, write_json
 from tercet.storage.hashing import sha256_of_file
 from tercet.storage.hub import commit_of, datasets_library, hub_errors, no_bars
+from tercet.storage.locks import hold
 from tercet.storage.progress import progress_bar
 
 CHECKSUMS = "checksums.json"
@@ -199,12 +199,8 @@ def _write(
 
 def _record(root: Path, entries: dict[str, Any]) -> None:
     """Enter files in `checksums.json`; another fetch into this folder waits meanwhile."""
-    lock = os.open(root, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with hold(root / f".{CHECKSUMS}.lock", wait=True):
         write_json(root / CHECKSUMS, {"files": dict(sorted((_recorded(root) | entries).items()))})
-    finally:
-        os.close(lock)
 
 
 def _recorded(root: Path) -> dict[str, Any]:
