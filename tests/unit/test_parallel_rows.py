@@ -10,6 +10,7 @@ from tercet import InputError, RowError, SettingError
 from tercet.data.feeding.rows import open_rows
 from tercet.data.reading.aligned import AlignedFiles
 from tercet.data.reading.tmx import TmxFile
+from tercet.data.rows.clean import CleanSettings, num_words, script_share
 from tercet.data.rows.kinds import ParallelPair
 
 
@@ -262,6 +263,44 @@ def test_exchanged_languages_are_an_error_that_names_the_rule(tmp_path):
 def test_a_side_in_another_script_is_dropped(tmp_path, languages, pair, stays):
     path = write(tmp_path / "a.jsonl", *(json.dumps({"source": a, "target": b}) for a, b in [pair, ("1", "2")]))
     assert len(rows_of(path, clean={"languages": languages})) == 1 + stays
+
+
+# One word in each script, and the languages that are written in it.
+WORDS = {
+    "Œuvre": "en fr de es it pt nl sv da no nb fi pl cs sk sl hr hu ro et lv lt tr vi id ms sw",
+    "Привет": "ru uk bg sr mk be kk mn",
+    "مرحبا": "ar fa ur",
+    "नमस्ते": "hi mr ne",
+    "漢字": "zh ja ko",
+    "ひらがな": "ja",
+    "コーヒー": "ja",
+    "한국어": "ko",
+    "Γειά": "el",
+    "שלום": "he",
+    "สวัสดี": "th",
+    "გამარჯობა": "ka",
+    "Բարև": "hy",
+    "নমস্কার": "bn",
+    "வணக்கம்": "ta",
+}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_is_in_the_script_of_its_languages_and_of_no_other(word):
+    languages = {language for written in WORDS.values() for language in written.split()}
+    assert {language for language in languages if script_share(word, language) == 1} == {*WORDS[word].split()}
+    assert {language for language in languages if script_share(word, language) == 0} == languages - {
+        *WORDS[word].split()
+    }
+    for language in languages:
+        CleanSettings(languages=(language, "en"))
+
+
+@pytest.mark.parametrize(
+    ("text", "num"), [("It is 5 °C.", 4), ("世界, 2 GB", 5), ("コーヒー", 4), ("สวัสดี", 6), ("한국 사람", 2), (" ", 0)]
+)
+def test_words_are_counted_and_characters_where_no_blanks_stand_between_words(text, num):
+    assert num_words(text) == num
 
 
 def test_duplicates_are_found_across_sources_and_only_among_pairs_that_stay(tmp_path):

@@ -1,43 +1,47 @@
 """Cleaning of parallel pairs: rules by name, each on or off by itself, each counting what it leaves out."""
 
-import re
 from collections.abc import Callable
 
+import regex
 from pydantic import Field, field_validator
 
 from tercet.data.rows.kinds import ParallelPair
 from tercet.storage.hashing import text_key
 from tercet.storage.settings import Settings
 
-_LATIN = "A-Za-z\u00aa\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff"
-_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_ARABIC = "\u0620-\u06ff\u0750-\u077f\u08a0-\u08ff\ufb50-\ufdff\ufe70-\ufefc"
-
 _SCRIPTS = {
-    **dict.fromkeys("en fr de es it pt nl sv da no nb fi pl cs sk sl hr hu ro et lv lt tr vi id ms sw".split(), _LATIN),
-    **dict.fromkeys("ru uk bg sr mk be kk mn".split(), "\u0400-\u052f"),
-    **dict.fromkeys("ar fa ur".split(), _ARABIC),
-    **dict.fromkeys("hi mr ne".split(), "\u0900-\u097f"),
-    "zh": _HAN,
-    "ja": _HAN + "\u3040-\u30ff\u31f0-\u31ff",
-    "ko": _HAN + "\u1100-\u11ff\u3130-\u318f\uac00-\ud7af",
-    "el": "\u0370-\u03ff\u1f00-\u1fff",
-    "he": "\u0590-\u05ff",
-    "th": "\u0e00-\u0e7f",
-    "ka": "\u10a0-\u10ff",
-    "hy": "\u0530-\u058f",
-    "bn": "\u0980-\u09ff",
-    "ta": "\u0b80-\u0bff",
+    **dict.fromkeys(
+        "en fr de es it pt nl sv da no nb fi pl cs sk sl hr hu ro et lv lt tr vi id ms sw".split(), ("Latin",)
+    ),
+    **dict.fromkeys("ru uk bg sr mk be kk mn".split(), ("Cyrillic",)),
+    **dict.fromkeys("ar fa ur".split(), ("Arabic",)),
+    **dict.fromkeys("hi mr ne".split(), ("Devanagari",)),
+    "zh": ("Han",),
+    "ja": ("Han", "Hiragana", "Katakana"),
+    "ko": ("Han", "Hangul"),
+    "el": ("Greek",),
+    "he": ("Hebrew",),
+    "th": ("Thai",),
+    "ka": ("Georgian",),
+    "hy": ("Armenian",),
+    "bn": ("Bengali",),
+    "ta": ("Tamil",),
 }
-"""The characters of each language's letters, as parts of a regular expression."""
+"""The scripts of each language, by their names in Unicode."""
 
-_OF_SCRIPT = {language: re.compile(f"[{ranges}]") for language, ranges in _SCRIPTS.items()}
-_LONE = f"[{_HAN}\u3040-\u30ff\u0e00-\u0e7f]"
-"""A character of a script that has no blanks between words."""
-_WORD = re.compile(rf"{_LONE}|(?:(?!{_LONE})\S)+")
-_LETTERS = re.compile(rf"{_LONE}|(?:(?!{_LONE})[^\W\d_])+")
 
-_MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]{2,8});")
+def _letters_of(*scripts: str) -> str:
+    """Return the inside of a set of a regular expression; Unicode counts the long-vowel mark to no script."""
+    return "".join(rf"\p{{Script={script}}}" for script in scripts) + ("ー" if "Katakana" in scripts else "")
+
+
+_OF_SCRIPT = {language: regex.compile(f"[{_letters_of(*scripts)}]") for language, scripts in _SCRIPTS.items()}
+_LONE = _letters_of(*_SCRIPTS["ja"], *_SCRIPTS["th"])
+"""Characters of scripts that have no blanks between words."""
+_WORD = regex.compile(rf"[{_LONE}]|[^\s{_LONE}]+")
+_LETTERS = regex.compile(rf"[{_LONE}]|(?:(?![{_LONE}])[\p{{L}}\p{{Nl}}\p{{No}}])+")
+
+_MARKUP = regex.compile(r"</?[A-Za-z][^<>]*>|&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]{2,8});")
 
 
 class CleanSettings(Settings):
