@@ -265,7 +265,6 @@ SETTINGS = {
         f"embed in.txt --on-truncate skip {MODEL}", "SettingError", ["skip: ", "count or error"]
     ),
     "no hits": Case("search a --in in.txt -k 0 --model {t5}", "SettingError", ["k 0: "]),
-    "an unknown engine": Case("search a --in in.txt --engine bing --model {t5}", "SettingError", ["'bing'", "faiss"]),
 }
 
 

@@ -221,12 +221,3 @@ def test_nothing_is_kept_where_it_is_not_wanted(tercet, corpus, models, encoder)
     done = tercet("search", QUERY, "--in", "-", "--model", models["t5"], "--json", stdin=corpus.read_bytes())
     check_hits(done, nearest(TEXTS, QUERY, encoder, 5))
     assert {path.name for path in corpus.parent.iterdir()} == {corpus.name}
-
-
-@pytest.mark.parametrize("k", [1, 5, 50])
-def test_faiss_gives_what_numpy_gives(tercet, corpus, models, encoder, k):
-    pytest.importorskip("faiss")
-    args = ["--in", corpus, "-k", k, "--model", models["t5"], "--json"]
-    for _ in range(2):  # from fresh vectors, and from kept ones
-        done = tercet("search", QUERY, *args, "--engine", "faiss")
-        check_hits(done, nearest(TEXTS, QUERY, encoder, k))
