@@ -37,7 +37,6 @@ def recipe(data, models):
                 "start": "@gaps",
                 "teacher": [str(models["t5"]), {"model": str(models["bert"]), "weight": 2}],
                 "rows": ["texts.txt", "pairs.tsv"],
-                "piece_vectors": "teacher",
                 **loop,
                 "steps": 20,
             },
@@ -93,7 +92,7 @@ def test_a_killed_distillation_ends_with_the_same_weights(launch, tercet, recipe
         ("stages.teach.teacher.5.weight=1", "is no place in a list. Take a number below 2"),
         ("stages.gaps.evaluate={}", "denoising has no evaluate"),
         ("stages.pieces.num_pieces=2", "stages.pieces.tokenizer.num_pieces 2"),
-        ("stages.teach.encoder.projection=16", "piece_vectors 'teacher': is for a T5 whose vectors are as wide"),
+        ("stages.teach.piece_vectors=teacher", "stages.teach.distill.piece_vectors: there is no such setting"),
     ],
 )
 def test_what_does_not_fit_is_refused(tercet, recipe, change, message):

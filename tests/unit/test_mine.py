@@ -1,12 +1,14 @@
 """Neighbours against a ranking of all texts by numpy."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from tercet import Encoder, InputError, SettingError
+from tercet.data.feeding import rows as sources
 from tercet.training.pipeline import run_recipe
 from tercet.training.recipe import read_recipe
 from tercet.training.stages import mine
@@ -77,6 +79,23 @@ def test_neighbours_are_of_texts_from_all_files_even_where_training_keeps_their_
     run_recipe(read_recipe(recipe), run=tmp_path / "run")
     lines = (tmp_path / "run/stages/01-neighbours/rows.jsonl").read_text().splitlines()
     assert 0 < sum("and more" in json.loads(line)["anchor"] for line in lines) < 20
+
+
+def test_all_rows_are_drawn_from_however_many_there_are(recipe, tmp_path):
+    texts = [f"{text} {letter}" for text in TEXTS for letter in "abcdefghijklmnopqrstuvwxyz"]
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    run_recipe(read_recipe(recipe, changes=["stages.neighbours.max_rows=5000"]), run=tmp_path / "run")
+    lines = (tmp_path / "run/stages/01-neighbours/rows.jsonl").read_text().splitlines()
+    assert len(lines) == len(texts) == 936
+
+
+def test_a_stream_is_refused_by_what_can_be_done_about_it(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        sources, "HubRecords", lambda name, **_: SimpleNamespace(commit="first", names=("text",), use=len)
+    )
+    streamed = 'stages.neighbours.rows={"path": "hub:some/texts", "stream": true}'
+    with pytest.raises(SettingError, match=r"^stages\.neighbours\.rows: are streamed, without end\. Set stream: false"):
+        run_recipe(read_recipe(recipe, changes=[streamed]), run=tmp_path / "run")
 
 
 def test_too_few_texts_for_a_rank_are_an_error(recipe, tmp_path):

@@ -13,7 +13,6 @@ from tercet.training.stages import (
     synthesize,
     synthesizer,
     tokenizer,
-    whiten,
 )
 from tercet.training.stages.stage import Kind
 
@@ -26,7 +25,6 @@ KINDS: dict[str, Kind] = {
     "contrast": contrast.KIND,
     "classify": classify.KIND,
     "parallel": parallel.KIND,
-    "whiten": whiten.KIND,
     "match": match.KIND,
     "judge": judge.KIND,
     "synthesizer": synthesizer.KIND,

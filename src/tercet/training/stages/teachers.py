@@ -13,13 +13,15 @@ from tercet.encoder.model.settings import Vectors
 from tercet.encoder.model.tower import unit_length
 from tercet.training.stages.model import StageModel
 from tercet.training.stages.stage import Context
-from tercet.training.stages.whitening import whitening
 from tercet.vectors.remembered import Keys, RememberedVectors
 
 _SAMPLE = 65_536
 """How many texts decide which directions of the teachers' vectors are kept."""
 
 _BLOCK = 65_536
+
+_LEAST_VARIANCE = 1e-4
+"""The smallest variance of a direction that whitening sees, as a part of the largest one."""
 
 
 class TeacherSettings(StageModel):
@@ -32,7 +34,8 @@ class TeacherSettings(StageModel):
     """How much of the mean over all texts is taken from its vectors."""
 
     whiten: float = Field(default=0, ge=0, le=0.5)
-    """Every direction of its vectors is divided by its variance to this power: see the stage `whiten`."""
+    """Every direction of its vectors is divided by its variance to this power: 0 for nothing, 0.5 for equal
+    variance in all. Directions in which texts hardly differ count for more, those in which all differ for less."""
 
 
 def _as_list(value: Any) -> Any:
@@ -68,7 +71,8 @@ class Targets:
 
     def learn(self, texts: Callable[[], Iterable[str]]) -> None:
         """Embed all texts with all teachers, and learn means and directions from their vectors."""
-        keys = self.add(texts, label="teaching")
+        for store, settings in zip(self._stores, self._settings, strict=True):
+            keys = self._context.remember(store, texts, label=f"teaching ({settings.model})")
         for i, (store, settings) in enumerate(zip(self._stores, self._settings, strict=True)):
             if settings.center:
                 sums = (store(block).sum(0, dtype=np.float64) for block in _blocks(keys))
@@ -76,16 +80,10 @@ class Targets:
         chosen = np.random.default_rng(0).permutation(keys)[:_SAMPLE]
         for i, settings in enumerate(self._settings):
             if settings.whiten:
-                self._changes[i] = whitening(self._of(i, chosen), settings.whiten)[0].astype(np.float32)
+                self._changes[i] = _whitening(self._of(i, chosen), settings.whiten)
         if sum(store.dim for store in self._stores) > self._width:
             sample = self._joined(chosen).astype(np.float64)
             self._directions = np.linalg.eigh(sample.T @ sample)[1][:, : -self._width - 1 : -1].astype(np.float32)
-
-    def add(self, texts: Callable[[], Iterable[str]], *, label: str) -> Keys:
-        """Embed texts with all teachers, and return their keys."""
-        for store, settings in zip(self._stores, self._settings, strict=True):
-            keys = self._context.remember(store, texts, label=f"{label} ({settings.model})")
-        return keys
 
     def __call__(self, keys: Tensor) -> Tensor:
         """Return the targets [n, width] of texts by their keys, of length 1."""
@@ -104,6 +102,13 @@ class Targets:
         vectors = unit_length(torch.from_numpy(self._stores[i](keys) - self._means[i]))
         change = self._changes[i]
         return (vectors if change is None else unit_length(vectors @ torch.from_numpy(change))).numpy()
+
+
+def _whitening(vectors: Vectors, power: float) -> Vectors:
+    """Return the symmetric matrix [width, width] that divides each direction of vectors by its variance to a power."""
+    variance, directions = np.linalg.eigh(np.cov(vectors.astype(np.float64), rowvar=False))
+    scale = np.maximum(variance, variance[-1] * _LEAST_VARIANCE) ** -power
+    return np.asarray((directions * scale) @ directions.T, np.float32)
 
 
 def _blocks(keys: Keys) -> list[Keys]:
