@@ -271,9 +271,9 @@ def test_other_files_are_not_lost(tiny, tmp_path):
 def test_a_missing_package_is_named_with_what_to_install(exported, tiny, tmp_path, monkeypatch, graph_format, package):
     folder = exported("projected" if graph_format == "onnx" else "question")[1]
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(SettingError, match=rf"{package} is not installed.*tercet\[{graph_format}\]"):
+    with pytest.raises(SettingError, match=rf"^{package}: is not installed, and format .*tercet\[{graph_format}\]"):
         export(tiny("bert"), tmp_path / "out", format=graph_format)
-    with pytest.raises(ModelError, match=rf"{package} is not installed.*tercet\[{graph_format}\]"):
+    with pytest.raises(ModelError, match=rf"^{package}: is not installed, and {folder}.*tercet\[{graph_format}\]"):
         Encoder.load(folder)
 
 

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.settings import EmbedOptions, Vectors
 from tercet.errors import SettingError
+from tercet.storage.extras import require
 from tercet.storage.hashing import sha256_of_json
 
-try:
-    from mteb.models import ModelMeta
-    from mteb.models.abs_encoder import AbsEncoder
-    from mteb.models.model_meta import ScoringFunction
-except ImportError as error:
-    raise SettingError("mteb: is not installed. Run: pip install 'tercet[mteb]'") from error
+require("mteb", "mteb")
+from mteb.models import ModelMeta  # noqa: E402
+from mteb.models.abs_encoder import AbsEncoder  # noqa: E402
+from mteb.models.model_meta import ScoringFunction  # noqa: E402
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata

@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tercet.errors import InputError, SettingError
+from tercet.errors import InputError
 from tercet.reporting.document import Chart, Figure, slug
 from tercet.reporting.overview import num_parameters
 from tercet.reporting.plots import Plan, Plot, Series
 from tercet.reporting.results import Run, SpeedCell, TaskResult
 from tercet.reporting.scaling import scaling
 from tercet.reporting.trajectories import paths, training, trajectories
+from tercet.storage.extras import require
 
 _STSB = {"STS-B test": "STSB", "STS-B dev": "STSB-dev"}
 
@@ -24,7 +25,7 @@ def figures_of(runs: Sequence[Run]) -> list[Figure]:
     plans = plan(runs)
     if not plans:
         return []
-    _check_matplotlib()
+    require("matplotlib", "report")
     from tercet.reporting.drawing import draw
 
     return [Figure(p.title, p.caption, tuple(Chart(q.name, q.title, draw(q)) for q in p.plots)) for p in plans]
@@ -40,19 +41,10 @@ def trajectory_drawing(runs: Sequence[Run], file_format: str) -> bytes:
     plots = paths(runs)
     if not plots:
         raise InputError("these runs were not measured on dev pairs. Train with trajectory: {sets: [STSB-dev]}.")
-    _check_matplotlib()
+    require("matplotlib", "report")
     from tercet.reporting.drawing import draw_together
 
     return draw_together(plots, file_format)
-
-
-def _check_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise SettingError(
-            "figures: matplotlib is not installed. Install it with: pip install 'tercet[report]'."
-        ) from error
 
 
 def plan(runs: Sequence[Run]) -> list[Plan]:

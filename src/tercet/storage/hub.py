@@ -3,22 +3,9 @@
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any
 
-from tercet.errors import InputError, SettingError, TercetError
-
-
-def datasets_library() -> Any:
-    """Return the package `datasets`.
-
-    Raises:
-        SettingError: It is not installed.
-    """
-    try:
-        import datasets
-    except ImportError as error:
-        raise SettingError("datasets: is not installed. Run: pip install 'tercet[hub]'") from error
-    return datasets
+from tercet.errors import InputError, TercetError
+from tercet.storage.extras import require
 
 
 @contextlib.contextmanager
@@ -26,9 +13,8 @@ def no_bars() -> Iterator[None]:
     """Hide the bars of the hub's libraries while the block runs."""
     import huggingface_hub
 
-    shown = [
-        library for library in (datasets_library(), huggingface_hub.utils) if not library.are_progress_bars_disabled()
-    ]
+    libraries = (require("datasets", "hub"), huggingface_hub.utils)
+    shown = [library for library in libraries if not library.are_progress_bars_disabled()]
     for library in shown:
         library.disable_progress_bars()
     try:

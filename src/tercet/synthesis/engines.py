@@ -20,6 +20,7 @@ from tercet.encoder.forward.engine import AUTOCAST
 from tercet.encoder.model.generator import head_scale
 from tercet.errors import SettingError
 from tercet.storage.cache import cached_folder
+from tercet.storage.extras import require
 from tercet.storage.hashing import sha256_of_json
 from tercet.synthesis.sampling import Sampling
 
@@ -114,16 +115,11 @@ class CTranslate2Engine:
     """
 
     def __init__(self, model: "T5ForConditionalGeneration", *, precision: str, fingerprint: str, cache: Path) -> None:
-        if not has_ctranslate2(model):
-            raise SettingError(
-                "engine 'ctranslate2': is for T5 and mT5 on a CPU, with the package installed. "
-                "Run: pip install 'tercet[ct2]'; or take the engine 'transformers'."
-            )
         if torch.cpu._is_avx512_supported():
             os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")  # which it takes by itself on Intel's CPUs alone
-        import ctranslate2 as library
-
-        self._ctranslate2 = library
+        self._ctranslate2 = library = require("ctranslate2", "ct2", needed_by="engine 'ctranslate2'")
+        if not has_ctranslate2(model):
+            raise SettingError("engine 'ctranslate2': is for T5 and mT5 on a CPU. Take the engine 'transformers'.")
         _keep_memory()
         if _COMPUTE_TYPES[precision] not in library.get_supported_compute_types("cpu"):
             logger.warning("this CPU has no %s: texts are generated in 32 bits", _COMPUTE_TYPES[precision])

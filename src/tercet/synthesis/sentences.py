@@ -3,7 +3,6 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from tercet.data.rows.kinds import texts_of
 from tercet.data.rows.settings import RowSettings
 from tercet.data.rows.words import as_words
 from tercet.errors import SettingError
+from tercet.storage.extras import require
 from tercet.synthesis.audit import Tally
 from tercet.synthesis.settings import SentenceSettings
 from tercet.synthesis.sieve import Sieve
@@ -105,7 +105,7 @@ def rules_for(settings: SentenceSettings) -> dict[str, Rule]:
 
 
 def _is_in(language: str) -> Rule:
-    detector = package("py3langid.langid")
+    detector = require("py3langid.langid", "synthesis")
     identifier = detector.LanguageIdentifier.from_model_file(detector.MODEL_FILE)
     known = sorted(identifier.labels)
     if language not in known:
@@ -114,22 +114,10 @@ def _is_in(language: str) -> Rule:
 
 
 def _splitter(language: str) -> Callable[[str], list[str]]:
-    segment = package("sentencex").segment
+    segment = require("sentencex", "synthesis").segment
 
     def split(text: str) -> list[str]:
         sentences = (" ".join(sentence.split()) for sentence in segment(language, text))
         return [sentence for sentence in sentences if sentence]
 
     return split
-
-
-def package(name: str) -> Any:
-    """Return a package of the extra `synthesis`.
-
-    Raises:
-        SettingError: It is not installed.
-    """
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise SettingError(f"{name}: is not installed. Run: pip install 'tercet[synthesis]'") from error

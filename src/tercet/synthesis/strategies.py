@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.storage.choices import Strategy
+from tercet.storage.extras import require
 from tercet.synthesis.candidates import Candidate
 from tercet.synthesis.sampling import Sampling
-from tercet.synthesis.sentences import package
 from tercet.synthesis.settings import SynthesisSettings
 
 Hypotheses = list[list[str]]
@@ -79,7 +79,7 @@ class Retrieved:
     """The nearest other sentences by BM25. All sentences and their index are in memory."""
 
     def __init__(self, settings: SynthesisSettings, _model: Model, every: Iterable[str]) -> None:
-        self._bm25, self._num = package("bm25s"), settings.num_samples
+        self._bm25, self._num = require("bm25s", "synthesis"), settings.num_samples
         self._texts = [*every]
         self._index = self._bm25.BM25()
         if self._texts:

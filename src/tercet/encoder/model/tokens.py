@@ -1,13 +1,13 @@
 """Text to token ids: prompt, special tokens, and truncation that only ever cuts the text."""
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tercet.encoder.folder.backbone import read_json, refuse_code
 from tercet.encoder.model.prompts import Prompt
 from tercet.errors import InputError, ModelError, SettingError, TextError
+from tercet.storage.extras import require
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -173,13 +173,8 @@ def _require_sentencepiece(folder: Path) -> None:
     """Say what to install where a tokenizer is only there as a SentencePiece model, as of T5 v1.1 and mT5."""
     models = list(folder.glob("*.model"))
     if models and not (folder / "tokenizer.json").exists():
-        try:
-            import_module("sentencepiece")
-            import_module("google.protobuf")
-        except ImportError as error:
-            raise ModelError(
-                f"{models[0]}: needs sentencepiece and protobuf. Run: pip install 'tercet[sentencepiece]'"
-            ) from error
+        for module in ("sentencepiece", "google.protobuf"):
+            require(module, "sentencepiece", needed_by=models[0], raised=ModelError)
 
 
 def _special_ids(tokenizer: "PreTrainedTokenizerBase | TokenizerFile") -> tuple[list[int], list[int]]:

@@ -36,6 +36,7 @@ from tercet.evaluation.tasks.logistic import (
     fit_together,
     predict,
 )
+from tercet.storage.extras import require
 
 _DEFAULTS = ClassifierSettings()
 
@@ -227,13 +228,10 @@ def _fit_sklearn(
     features: Floats, classes: Rows, splits: Splits, split_of_fit: Rows, l2_of_fit: NDArray[np.float64]
 ) -> Fits:
     """The same fits by scikit-learn, one after another and to the optimum."""
-    try:
-        from sklearn.linear_model import LogisticRegression
-        from threadpoolctl import threadpool_limits
-    except ImportError as error:
-        raise SettingError(
-            "scikit-learn is not installed: classifier = sklearn. Run: pip install 'tercet[sklearn]', or use batched."
-        ) from error
+    require("sklearn.linear_model", "sklearn", needed_by="classifier sklearn")
+    from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits
+
     num_classes = int(classes.max()) + 1
     weights = torch.zeros(len(split_of_fit), num_classes, features.shape[1] + 1)
     scores = np.empty(len(split_of_fit))

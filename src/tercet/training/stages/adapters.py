@@ -7,6 +7,7 @@ from torch import nn
 from tercet.encoder.model.readouts import T5_FAMILY
 from tercet.encoder.model.tower import Tower
 from tercet.errors import SettingError
+from tercet.storage.extras import require
 from tercet.storage.settings import Settings
 
 
@@ -32,10 +33,9 @@ def add_lora(tower: Tower, settings: LoraSettings, *, seed: int) -> None:
     Raises:
         SettingError: peft is not installed, or no layer has such a name.
     """
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError as error:
-        raise SettingError("lora: peft is not installed. Run: pip install 'tercet[lora]'") from error
+    require("peft", "lora")
+    from peft import LoraConfig, inject_adapter_in_model
+
     backbone = tower.backbone
     usual = ["q", "v"] if backbone.config.model_type in T5_FAMILY else ["query", "value"]
     targets = settings.targets or usual
