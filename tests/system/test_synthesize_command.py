@@ -160,8 +160,11 @@ ERRORS = {
     "comparing with a filter": ("synthesize --compare . --alpha 0.8", unused("alpha", "compare")),
     "comparing with a setting": ("synthesize --compare . --set alpha=0.8", unused("set", "compare")),
     "comparing and filtering": ("synthesize --compare . --refilter", unused("refilter", "compare")),
-    "a folder that is no corpus": ("synthesize --refilter .", r"InputError: audit\.json: cannot be read .+"),
-    "a folder to compare that is none": ("synthesize --compare .", r"InputError: audit\.json: cannot be read .+"),
+    "a folder that is no corpus": ("synthesize --refilter .", r"InputError: audit\.json: there is no such file.+"),
+    "a folder to compare that is none": (
+        "synthesize --compare .",
+        r"InputError: audit\.json: there is no such file\. .+",
+    ),
 }
 
 

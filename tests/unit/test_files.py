@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from tercet import OutputError
-from tercet.storage.files import atomic_folder, atomic_write, check_writable, write_json
+from tercet import InputError, ModelError, OutputError
+from tercet.storage.files import atomic_folder, atomic_write, check_writable, read_json, write_json
 from tercet.storage.hashing import sha256_of_file, sha256_of_folder, sha256_of_json
 
 
@@ -60,6 +60,36 @@ def test_a_target_that_cannot_be_written_is_found_out_before_any_work(tmp_path):
         check_writable(tmp_path)
     check_writable(tmp_path / "a.npy")
     assert not list(tmp_path.iterdir())
+
+
+def test_json_is_read_as_it_was_written(tmp_path):
+    for value in ({"ä": [1, 2.5, None, "\u4e16"]}, [], "text"):
+        write_json(tmp_path / "a.json", value)
+        assert read_json(tmp_path / "a.json") == value
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"a\.json: is not JSON \(Expecting value.*\)\. Write it again\.$"),
+        (b"{'a': 1}", r"a\.json: is not JSON \(Expecting property name.*\)\. Write it again\.$"),
+        (b'"\xff"', r"a\.json: is not JSON \(.*utf-8.*\)\. Write it again\.$"),
+        (b"[" * 100_000, r"a\.json: is not JSON \(.*recursion.*\)\. Write it again\.$"),
+        (None, r"a\.json: there is no such file\. Write it again\.$"),
+    ],
+)
+def test_a_file_that_is_no_json_or_not_there_is_named_with_what_to_do(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_json(tmp_path / "a.json", fix="Write it again.")
+    with pytest.raises(ModelError, match=r"a\.json: .*\. Check the file\.$"):
+        read_json(tmp_path / "a.json", raised=ModelError)
+
+
+def test_a_folder_in_the_place_of_json_is_told_apart(tmp_path):
+    with pytest.raises(InputError, match=r": cannot be read \(Is a directory\)\. Check the file\.$"):
+        read_json(tmp_path)
 
 
 def test_hashes_depend_on_contents_and_names_not_on_the_order_of_keys(tmp_path):

@@ -235,7 +235,7 @@ def test_what_is_no_filter_or_no_corpus_is_refused(lines, tmp_path):
     make_corpus(settings(lines), tmp_path / "out", model=StandIn())
     with pytest.raises(SettingError, match="top_p: there is no such setting"):
         refilter(tmp_path / "out", settings={"top_p": 0.5})
-    with pytest.raises(InputError, match=r"audit\.json: cannot be read"):
+    with pytest.raises(InputError, match=r"audit\.json: there is no such file\. Name a folder that"):
         refilter(tmp_path)
     (tmp_path / "out" / "candidates" / "000002.parquet").unlink()
     with pytest.raises(InputError, match=r"000002\.parquet: No such file"):

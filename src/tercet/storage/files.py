@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: atomic writes and fsync."""
+"""Files that are either whole or not there: atomic writes and fsync, and JSON."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from tercet.errors import OutputError
+from tercet.errors import InputError, OutputError, TercetError
 
 _TEMPORARY = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile makes them, beside what they become
 
@@ -79,6 +79,27 @@ def remove_temporaries(folder: Path, *, of: Collection[str] | None = None) -> No
             match = _TEMPORARY.fullmatch(path.name)
             if match and (of is None or match[1] in of):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def read_json(path: Path, *, raised: type[TercetError] = InputError, fix: str = "Check the file.") -> Any:
+    """Return what a JSON file holds.
+
+    Args:
+        path: The file.
+        raised: The error where it cannot be read.
+        fix: What to do about it, as a sentence.
+
+    Raises:
+        TercetError: The file is not there, cannot be read, or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise raised(f"{path}: there is no such file. {fix}") from error
+    except OSError as error:
+        raise raised(f"{path}: cannot be read ({error.strerror}). {fix}") from error
+    except (ValueError, RecursionError) as error:
+        raise raised(f"{path}: is not JSON ({error}). {fix}") from error
 
 
 def write_json(path: Path, value: object) -> None:

@@ -1,6 +1,5 @@
 """The verb `synthesize`: sentences become triplets, in shards that survive a kill, filtered as often as one likes."""
 
-import json
 import logging
 import os
 import time
@@ -16,7 +15,7 @@ from tercet.data.rows.given import given_files
 from tercet.data.rows.settings import HUB
 from tercet.errors import InputError
 from tercet.storage.choices import DEFAULT_SYNTHESIZER, Strategy
-from tercet.storage.files import atomic_write, remove_temporaries, target_errors, write_json
+from tercet.storage.files import atomic_write, read_json, remove_temporaries, target_errors, write_json
 from tercet.storage.hashing import sha256_of_json
 from tercet.storage.progress import progress_bar
 from tercet.storage.settings import checked
@@ -33,6 +32,7 @@ logger = logging.getLogger("tercet")
 
 _ENDING = ".parquet"
 _MADE = "made.json"
+_FINISHED = "Name a folder that `tercet synthesize` has finished."
 """In the folder of the candidates when all of them are there: what they were made of."""
 
 
@@ -215,7 +215,8 @@ def read_audit(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: There is none.
     """
-    return _read_json(folder / AUDIT)
+    audit: dict[str, Any] = read_json(folder / AUDIT, fix=_FINISHED)
+    return audit
 
 
 def _make(
@@ -280,7 +281,7 @@ def _folder_of(plan: dict[str, object], candidates: Path) -> Path:
 
 def _filter(candidates: Path, out: Path, settings: FilterSettings) -> dict[str, Any]:
     """Write the accepted candidates and the audit."""
-    made = _read_json(candidates / _MADE)
+    made = read_json(candidates / _MADE, fix=_FINISHED)
     remove_temporaries(out, of=(TRIPLETS, AUDIT, REJECTS))
     chosen = Filter(settings)
     with atomic_write(out / TRIPLETS) as stream:
@@ -296,18 +297,6 @@ def _filter(candidates: Path, out: Path, settings: FilterSettings) -> dict[str, 
 def _shards_of(folder: Path, num: int) -> Iterator[list[Candidate]]:
     for number in range(num):
         yield [*read_candidates(folder / f"{number:06d}{_ENDING}")]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}). Name a folder that `tercet synthesize` has finished."
-        ) from error
-    except ValueError as error:
-        raise InputError(f"{path}: is not JSON ({error}). Run `tercet synthesize` again.") from error
-    return content
 
 
 def _load(settings: SynthesisSettings) -> Model:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tercet.errors import OutputError
+from tercet.errors import InputError, OutputError
 from tercet.storage.extras import require
-from tercet.storage.files import atomic_folder, atomic_write, remove_temporaries, target_errors
+from tercet.storage.files import atomic_folder, atomic_write, read_json, remove_temporaries, target_errors
 from tercet.storage.hashing import sha256_of_folder
 from tercet.storage.locks import hold
 
@@ -111,7 +111,7 @@ def copy_folder(source: Path, target: Path) -> bool:
 def read_record(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; an empty one where there is none, or no such file."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        record = read_json(path)
+    except InputError:
         return {}
     return record if isinstance(record, dict) else {}

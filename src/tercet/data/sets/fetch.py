@@ -2,7 +2,6 @@
 
 import difflib
 import hashlib
-import json
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from tercet.data.sets.folder import named_data_root
 from tercet.data.sets.groups import DEV_SETS, GROUPS
 from tercet.errors import InputError, OutputError, SettingError
 from tercet.storage.extras import require
-from tercet.storage.files import atomic_write, check_writable, write_json
+from tercet.storage.files import atomic_write, check_writable, read_json, write_json
 from tercet.storage.hashing import sha256_of_file
 from tercet.storage.hub import commit_of, hub_errors, no_bars
 from tercet.storage.locks import hold
@@ -208,6 +207,6 @@ def _recorded(root: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))["files"])
+        return dict(read_json(path, fix="Move it away.")["files"])
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{path}: is not as a fetch writes it. Move it away.") from error

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from tercet.encoder.model.readouts import BERT_FAMILY, T5_FAMILY
 from tercet.encoder.model.shapes import shape_config
 from tercet.encoder.model.tower import Dense
 from tercet.errors import ModelError, SettingError
+from tercet.storage import files
 from tercet.storage.files import write_json
 from tercet.storage.hashing import sha256_of_json
 
@@ -53,12 +53,7 @@ def read_json(path: Path) -> Any:
     Raises:
         ModelError: The file is missing or is not JSON.
     """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}). Is the model folder complete?") from error
-    except ValueError as error:
-        raise ModelError(f"{path}: is not JSON ({error}). Fetch or save the model again.") from error
+    return files.read_json(path, raised=ModelError, fix="Fetch or save the model again.")
 
 
 def model_type_of(folder: Path) -> str:

@@ -1,8 +1,6 @@
 """GenSE's domain tasks, with the metrics of useb: AskUbuntu, CQADupStack, Twitter URL, PIT-2015, BIOSSES."""
 
-import json
 import re
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +9,7 @@ from tercet.errors import InputError, RowError
 from tercet.evaluation.metrics import average_precision, unit
 from tercet.evaluation.tasks.pairs import Pairs, score_paraphrase, score_spearman
 from tercet.evaluation.tasks.task import Embed, Options, Result, Task
+from tercet.storage.files import read_json
 
 _FORUMS = (
     "android",
@@ -26,6 +25,7 @@ _FORUMS = (
     "webmasters",
     "wordpress",
 )
+_FIX = "Fetch the file again."
 _QUERY_BATCH = 256
 """How many queries are scored against the pool at once."""
 
@@ -59,8 +59,8 @@ def _askubuntu(data: DataFolder, embed: Embed, _options: Options) -> Result:
 
 def _cqadupstack(data: DataFolder, embed: Embed, _options: Options) -> Result:
     """Find duplicates in each forum's pool, from which the queries are removed."""
-    corpus = _read_json(data, "cqadupstack/corpus.json")
-    split = _read_json(data, "cqadupstack/retrieval_split.json")["test"]
+    corpus = read_json(data.path("cqadupstack/corpus.json"), fix=_FIX)
+    split = read_json(data.path("cqadupstack/retrieval_split.json"), fix=_FIX)["test"]
     missing = [forum for forum in _FORUMS if forum not in corpus or forum not in split]
     if missing:
         raise MissingDataError(f"cqadupstack: the forum {missing[0]} is not there. All {len(_FORUMS)} are needed.")
@@ -134,13 +134,6 @@ def _votes(text: str, where: str) -> int:
     if match is None:
         raise RowError(f"{where}: the rating {text!r} is none. Fetch the file again.")
     return int(match[1])
-
-
-def _read_json(data: DataFolder, name: str) -> Any:
-    try:
-        return json.loads(data.path(name).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{name}: is not JSON ({error}). Fetch the file again.") from error
 
 
 TASKS = [

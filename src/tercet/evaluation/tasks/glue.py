@@ -17,6 +17,7 @@ from tercet.evaluation.metrics import Array, accuracy, cosine, f1, matthews, pea
 from tercet.evaluation.tasks.logistic import ClassifierSettings
 from tercet.evaluation.tasks.probe import fit_streaming
 from tercet.evaluation.tasks.task import Embed, Options, Result, Task
+from tercet.storage.files import read_json
 
 _HELD_OUT = 0.05
 _ENTAILMENT = {"entailment": 0, "not_entailment": 1, "0": 0, "1": 1}
@@ -111,15 +112,16 @@ def _records(data: DataFolder, glue: _Glue, name: str) -> Iterator[tuple[str, di
 
 
 def _json_records(data: DataFolder, name: str) -> Iterator[tuple[str, dict[str, str]]]:
-    try:
-        if name.endswith(".json"):
-            for key, record in json.loads(data.path(name).read_text(encoding="utf-8")).items():
-                yield f"{name}:{key}", record
-        else:
-            for where, line in data.lines(name):
-                yield where, json.loads(line)
-    except ValueError as error:
-        raise InputError(f"{name}: is not JSON ({error}). Fetch the file again.") from error
+    if name.endswith(".json"):
+        for key, record in read_json(data.path(name), fix="Fetch the file again.").items():
+            yield f"{name}:{key}", record
+        return
+    for where, line in data.lines(name):
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise RowError(f"{where}: is not JSON ({error}). Fetch the file again.") from error
+        yield where, record
 
 
 def _complete(record: dict[str, str], glue: _Glue, where: str) -> dict[str, str]:

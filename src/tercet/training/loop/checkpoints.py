@@ -1,6 +1,5 @@
 """Checkpoints that are whole or not used: safetensors and JSON, a manifest of hashes written last, one rename."""
 
-import json
 import logging
 import re
 import shutil
@@ -12,8 +11,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tercet.errors import OutputError
-from tercet.storage.files import atomic_folder, target_errors, write_json
+from tercet.errors import InputError, OutputError
+from tercet.storage.files import atomic_folder, read_json, target_errors, write_json
 from tercet.storage.hashing import sha256_of_file
 
 logger = logging.getLogger("tercet")
@@ -93,10 +92,10 @@ class Checkpoints:
         if bad is not None:
             logger.warning("%s: is missing or damaged, so this checkpoint is not used", bad)
             return None
-        return Checkpoint(folder, step, json.loads((folder / _STATE).read_text(encoding="utf-8")))
+        return Checkpoint(folder, step, read_json(folder / _STATE))
 
     def _best_of(self, step: int) -> int:
-        best = json.loads((self._path(step) / _STATE).read_text(encoding="utf-8")).get("best")
+        best = read_json(self._path(step) / _STATE).get("best")
         return int(best["step"]) if best else step
 
     def _path(self, step: int) -> Path:
@@ -120,10 +119,10 @@ class Checkpoints:
 def _first_bad_file(folder: Path) -> Path | None:
     manifest = folder / _MANIFEST
     try:
-        hashes: Any = json.loads(manifest.read_text(encoding="utf-8"))
+        hashes: Any = read_json(manifest)
         if not isinstance(hashes, dict) or _STATE not in hashes:
             return manifest
-    except (OSError, ValueError):
+    except InputError:
         return manifest
     for name, expected in hashes.items():
         file = folder / str(name)
