@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from tercet import InputError, ModelError, OutputError
-from tercet.storage.files import atomic_folder, atomic_write, check_writable, read_json, write_json
+from tercet.storage.files import atomic_folder, atomic_write, check_writable, make_folder, read_json, write_json
 from tercet.storage.hashing import sha256_of_file, sha256_of_folder, sha256_of_json
 
 
@@ -60,6 +60,15 @@ def test_a_target_that_cannot_be_written_is_found_out_before_any_work(tmp_path):
         check_writable(tmp_path)
     check_writable(tmp_path / "a.npy")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_made_with_those_above_it_and_may_be_there(tmp_path):
+    for _ in range(2):
+        make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match=r"^cannot write .*/file/b: Not a directory\. Check the folder"):
+        make_folder(tmp_path / "file" / "b")
 
 
 def test_json_is_read_as_it_was_written(tmp_path):

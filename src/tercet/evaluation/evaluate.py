@@ -15,7 +15,7 @@ from tercet.errors import InputError, NonFiniteError, RowError
 from tercet.evaluation.tasks.table import choose_tasks, data_for
 from tercet.evaluation.tasks.task import Options, Result
 from tercet.storage.choices import DEFAULT_MODEL, Classifier, check_choice
-from tercet.storage.files import check_writable, target_errors, write_json
+from tercet.storage.files import check_writable, make_folder, write_json
 from tercet.storage.machine import versions
 from tercet.vectors.store import TextEncoder, VectorStore
 
@@ -99,8 +99,7 @@ def evaluate(
     folder = data_for(chosen, data)
     file = None if out is None else Path(out) / RESULTS
     if file is not None:
-        with target_errors(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent)
         check_writable(file)
     encoder, other = _load(model), None if source is None else _load(source)
     if isinstance(encoder, Encoder):

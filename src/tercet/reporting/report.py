@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tercet.errors import OutputError, SettingError
+from tercet.errors import SettingError
 from tercet.reporting.comparison import published_section, tables_with
 from tercet.reporting.document import Block, Document, Heading, Text
 from tercet.reporting.figures import figures_of, trajectory_drawing
@@ -12,7 +12,7 @@ from tercet.reporting.markdown import chart_files, to_markdown
 from tercet.reporting.others import geometry, other_tasks, parts, speed
 from tercet.reporting.overview import overview
 from tercet.reporting.results import Run, read_runs
-from tercet.storage.files import atomic_write, check_writable
+from tercet.storage.files import atomic_write, check_writable, make_folder
 
 __all__ = ["report"]
 
@@ -51,7 +51,7 @@ def report(inputs: Sequence[str | Path], *, out: str | Path) -> list[Path]:
     folder = target.with_name(f"{target.stem}-figures")
     charts = chart_files(document, folder)
     if charts:
-        _make(folder)
+        make_folder(folder)
     # the report comes last, so that it never names a figure that is not there yet
     return _write(charts | {target: to_markdown(document, folder.name)})[::-1]
 
@@ -75,13 +75,6 @@ def build(runs: Sequence[Run]) -> Document:
         ]
     blocks += [*other_tasks(runs), *geometry(runs), *speed(runs), *parts(runs)]
     return Document("Tercet report", blocks)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot write {folder}: {error.strerror}. Choose another name for the report.") from error
 
 
 def _write(files: dict[Path, str]) -> list[Path]:

@@ -60,6 +60,12 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, where it is not there; raise OutputError where it cannot be made."""
+    with target_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+
+
 def move_file(path: Path, target: Path) -> None:
     """Rename a file to `target`, in place of what was there, and sync the folder."""
     with target_errors(target):

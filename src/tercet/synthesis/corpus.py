@@ -15,7 +15,7 @@ from tercet.data.rows.given import given_files
 from tercet.data.rows.settings import HUB
 from tercet.errors import InputError
 from tercet.storage.choices import DEFAULT_SYNTHESIZER, Strategy
-from tercet.storage.files import atomic_write, read_json, remove_temporaries, target_errors, write_json
+from tercet.storage.files import atomic_write, make_folder, read_json, remove_temporaries, write_json
 from tercet.storage.hashing import sha256_of_json
 from tercet.storage.progress import progress_bar
 from tercet.storage.settings import checked
@@ -158,8 +158,7 @@ def make_corpus(
     # before any work, because files with evaluation texts may not be there; what it has seen would be remembered twice
     preview = Filter(filters.model_copy(update={"deduplicate": False}))
     for folder in (out, candidates or out):
-        with target_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     sentences = sentences or Sentences(SentenceSettings(**settings.part(SentenceSettings)), rejects=out / REJECTS)
     model = model or _load(settings)
     maker = STRATEGIES[settings.strategy](settings, model, sentences)

@@ -14,7 +14,7 @@ from tercet.evaluation.evaluate import RESULTS, Evaluation, evaluate
 from tercet.evaluation.tasks.own import PARALLEL, trajectory_task
 from tercet.evaluation.tasks.table import choose_tasks, data_for
 from tercet.evaluation.tasks.task import Options, Result, Task
-from tercet.storage.files import atomic_write, target_errors, write_json
+from tercet.storage.files import atomic_write, make_folder, target_errors, write_json
 from tercet.storage.hashing import sha256_of_json, sha256_of_path
 from tercet.storage.machine import machine, versions
 from tercet.training.loop.loop import Evaluate, Measure
@@ -241,7 +241,7 @@ class _Run:
             if record or (started.exists() and started.read_text(encoding="utf-8") != output.key):
                 logger.warning("%s: its settings, inputs or output have changed, so it starts again", folder)
                 shutil.rmtree(folder)
-            folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with atomic_write(started, "w") as stream:
             stream.write(output.key)
         return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from tercet.errors import InputError, OutputError
 from tercet.storage.extras import require
-from tercet.storage.files import atomic_folder, atomic_write, read_json, remove_temporaries, target_errors
+from tercet.storage.files import atomic_folder, atomic_write, make_folder, read_json, remove_temporaries, target_errors
 from tercet.storage.hashing import sha256_of_folder
 from tercet.storage.locks import hold
 
@@ -27,8 +27,8 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         OutputError: The folder cannot be made, holds something else, or another run is going on in it.
     """
+    make_folder(folder)
     with target_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()) and not (folder / _LOCK).exists():
             raise OutputError(f"{folder}: holds other files than a run. Name a new folder.")
     with hold(folder / _LOCK):

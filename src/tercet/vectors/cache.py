@@ -8,7 +8,7 @@ import numpy as np
 
 from tercet.encoder.model.settings import Vectors
 from tercet.errors import OutputError
-from tercet.storage.files import atomic_write, target_errors
+from tercet.storage.files import atomic_write, make_folder
 
 logger = logging.getLogger("tercet")
 
@@ -31,8 +31,7 @@ def cached_vectors(file: Path | None, make: Callable[[], Vectors]) -> Vectors:
     vectors = make()
     if file is not None:
         try:
-            with target_errors(file.parent):
-                file.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(file.parent)
             with atomic_write(file) as stream:
                 np.save(stream, vectors)
         except OutputError as error:

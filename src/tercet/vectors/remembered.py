@@ -13,7 +13,7 @@ from tercet.data.reading.entries import unreadable
 from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.settings import Vectors
 from tercet.errors import InputError
-from tercet.storage.files import atomic_write, target_errors
+from tercet.storage.files import atomic_write, make_folder
 from tercet.storage.hashing import text_key
 from tercet.storage.progress import progress_bar
 from tercet.storage.shards import in_shards
@@ -103,8 +103,7 @@ class RememberedVectors:
         shard = np.empty(len(texts), self._dtype)
         shard["key"] = [text_key(text) for text in texts]
         shard["vector"] = vectors
-        with target_errors(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         name = hashlib.sha256(shard["key"].tobytes()).hexdigest()  # another run's shard may begin with the same text
         with atomic_write(self._folder / f"{name}.npy") as stream:
             np.save(stream, shard)

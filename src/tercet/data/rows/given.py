@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from tercet.data.rows.texts import TextFile, readable_twice
 from tercet.storage.cache import cache_folder
-from tercet.storage.files import atomic_write, target_errors
+from tercet.storage.files import atomic_write, make_folder
 from tercet.storage.hashing import TextsDigest
 
 GivenTexts: TypeAlias = "str | Path | Sequence[str] | TextFile"
@@ -54,8 +54,7 @@ def given_files(texts: "str | Path | Sequence[str] | Sequence[Path]") -> list[st
     own = TextList([str(text) for text in texts])
     file = cache_folder() / "texts" / f"{own.sha256}.jsonl"
     if not file.exists():
-        with target_errors(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent)
         with atomic_write(file, "w") as stream:
             stream.writelines(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in own)
     return [str(file)]

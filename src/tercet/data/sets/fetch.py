@@ -13,7 +13,7 @@ from tercet.data.sets.folder import named_data_root
 from tercet.data.sets.groups import DEV_SETS, GROUPS
 from tercet.errors import InputError, OutputError, SettingError
 from tercet.storage.extras import require
-from tercet.storage.files import atomic_write, check_writable, read_json, write_json
+from tercet.storage.files import atomic_write, check_writable, make_folder, read_json, write_json
 from tercet.storage.hashing import sha256_of_file
 from tercet.storage.hub import commit_of, hub_errors, no_bars
 from tercet.storage.locks import hold
@@ -159,13 +159,6 @@ def _data_root(data: str | Path | None) -> Path:
     return root
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot write {folder}: {error.strerror}. Choose another folder.") from error
-
-
 def _is_other(path: Path, content: bytes) -> bool:
     return path.exists() and (not path.is_file() or sha256_of_file(path) != hashlib.sha256(content).hexdigest())
 
@@ -179,7 +172,7 @@ def _write(
         if path.exists() and not _is_other(path, content):
             report.unchanged.append(file.path)
         else:
-            _make_folder(path.parent)
+            make_folder(path.parent)
             with atomic_write(path) as stream:
                 stream.write(content)
             report.written.append(file.path)

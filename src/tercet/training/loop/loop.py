@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tercet.errors import DivergedError, ModelError, SettingError
-from tercet.storage.files import target_errors
+from tercet.storage.files import make_folder
 from tercet.storage.hashing import sha256_of_json
 from tercet.storage.progress import progress_bar
 from tercet.training.loop.checkpoints import Checkpoints
@@ -116,8 +116,7 @@ def train(
     for name, function in (("evaluate", evaluate), ("trajectory", measure)):
         if (function is None) != (getattr(settings, name) is None):
             raise SettingError(f"{name}: settings and function must both be given, or neither. Give both.")
-    with target_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     log = Log(folder / "metrics.jsonl" if processes.is_main else None, on_log)
     extras = extra_state or {}
     training = _Training(module, step, settings, folder, seed, label, evaluate, measure, log, extras, processes)
