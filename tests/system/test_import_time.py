@@ -55,6 +55,12 @@ def test_filtering_again_imports_nothing_heavy(python, tmp_path):
     assert heavy_modules(python, tmp_path, "import tercet.cli, tercet.synthesis.corpus")[0] == []
 
 
+def test_tasks_that_only_compare_vectors_import_nothing_heavy(python, tmp_path):
+    names = ("task", "sts", "pairs", "triplets", "geometry", "translation", "domain", "speed")
+    code = "import " + ", ".join(f"tercet.evaluation.tasks.{name}" for name in names)
+    assert heavy_modules(python, tmp_path, code)[0] == []
+
+
 def test_a_heavy_import_would_be_noticed(python, tmp_path):
     loaded, _ = heavy_modules(python, tmp_path, "import tercet; import pyarrow")
     assert loaded == ["pyarrow"]

@@ -1,11 +1,14 @@
 """Readouts, dense layers and normalisation, each against a computation written out here."""
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
 from tercet import SettingError
+from tercet.encoder.model.arrays import unit
 from tercet.encoder.model.readouts import READOUTS, check_readout
+from tercet.encoder.model.tower import unit_length
 
 
 def batch():
@@ -113,3 +116,15 @@ def test_an_unknown_readout_is_refused_with_the_known_ones():
 def test_the_readouts_have_their_fixed_names():
     names = "enc-first enc-mean encdec-first cls cls-mlp mean first-last-mean top2-mean"
     assert list(READOUTS) == names.split()
+
+
+def test_arrays_and_tensors_are_scaled_to_length_1_alike_and_zeros_stay_zeros():
+    vectors = np.random.default_rng(0).normal(size=(4, 7)).astype(np.float32)
+    vectors[1] = 0
+    vectors[2] *= 1e-9
+    scaled = unit(vectors)
+    np.testing.assert_allclose(scaled, unit_length(torch.from_numpy(vectors)).numpy(), rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(scaled, axis=1)[[0, 3]], 1, rtol=1e-6)
+    assert not scaled[1].any() and scaled.dtype == np.float32
+    assert unit(vectors.astype(np.float64)).dtype == np.float64
+    assert not unit_length(torch.zeros(1, 3, dtype=torch.float16)).any()

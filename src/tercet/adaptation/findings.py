@@ -13,9 +13,9 @@ from tercet.data.feeding.rows import open_rows
 from tercet.data.reading.formats import read_records
 from tercet.data.rows.kinds import Triplet
 from tercet.data.rows.settings import RowSettings
+from tercet.encoder.model.arrays import unit
 from tercet.encoder.model.encoder import Encoder
 from tercet.errors import InputError, RowError, SettingError
-from tercet.evaluation.metrics import unit
 from tercet.evaluation.tasks.own import SCORED_KINDS, kind_of
 from tercet.evaluation.tasks.table import choose_tasks, data_for
 from tercet.evaluation.tasks.task import Options, Result, Task

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tercet.encoder.model.settings import Vectors
-from tercet.evaluation.metrics import unit
+from tercet.encoder.model.arrays import Vectors, unit
 
 _ROUNDS = 10
 

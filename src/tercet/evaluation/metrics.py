@@ -5,12 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tercet.encoder.model.arrays import unit
+
 Array = NDArray[Any]
-
-
-def unit(vectors: Array) -> Array:
-    """Scale vectors to length 1."""
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))
 
 
 def cosine(a: Array, b: Array) -> Array:

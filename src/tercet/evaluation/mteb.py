@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any, Unpack
 
+from tercet.encoder.model.arrays import Vectors
 from tercet.encoder.model.encoder import Encoder
-from tercet.encoder.model.settings import EmbedOptions, Vectors
+from tercet.encoder.model.settings import EmbedOptions
 from tercet.errors import SettingError
 from tercet.storage.extras import require
 from tercet.storage.hashing import sha256_of_json

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tercet.encoder.model.settings import Vectors
+from tercet.encoder.model.arrays import Vectors
 from tercet.errors import OutputError
 from tercet.storage.files import atomic_write, make_folder
 

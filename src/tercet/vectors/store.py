@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tercet.encoder.model.arrays import Vectors
 from tercet.encoder.model.encoder import Encoder
-from tercet.encoder.model.settings import Vectors
 from tercet.errors import InputError, SettingError
 from tercet.storage.cache import cache_folder
 from tercet.storage.hashing import TextsDigest, sha256_of_json

@@ -17,6 +17,7 @@ from tercet.encoder.folder.weights import StoredTower
 from tercet.encoder.forward.batches import batches_by_length, pad
 from tercet.encoder.forward.engine import BROKEN, Engine, choose_engine, resolve_precision
 from tercet.encoder.forward.vectors import read_shape
+from tercet.encoder.model.arrays import Vectors, unit
 from tercet.encoder.model.readouts import When
 from tercet.encoder.model.settings import (
     KEEP,
@@ -25,7 +26,6 @@ from tercet.encoder.model.settings import (
     EmbedStats,
     EncoderSettings,
     Keep,
-    Vectors,
 )
 from tercet.encoder.model.tokens import Tokens, check_texts, load_tokenizer
 from tercet.encoder.model.tower import Head, Tower, first_bad_layer, unit_length
@@ -326,8 +326,8 @@ class Encoder:
 
     def similarity(self, a: Sequence[str] | Vectors, b: Sequence[str] | Vectors) -> Vectors:
         """Return the cosine of each of `a` with each of `b`: [len(a), len(b)]. Both are texts or vectors."""
-        left, right = (_unit(x if isinstance(x, np.ndarray) else self.embed(x)) for x in (a, b))
-        return left @ right.T
+        left, right = (unit(x if isinstance(x, np.ndarray) else self.embed(x)) for x in (a, b))
+        return np.asarray(left, np.float32) @ np.asarray(right, np.float32).T
 
     def resolve_precision(self, precision: str) -> str:
         """Return what a precision stands for on this machine: `auto` is `fast` or `exact`.
@@ -349,11 +349,6 @@ def _open_exported(folder: Path, tokenizer: object, device: str | None, settings
     if tokenizer is not None or device not in (None, "cpu"):
         raise SettingError(f"{folder}: an exported graph has its own tokenizer and runs on the CPU. Leave them out.")
     return Exported(folder, settings)
-
-
-def _unit(vectors: Vectors) -> Vectors:
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-6), np.float32)
 
 
 def _one_ahead(items: Iterator[_T]) -> Iterator[_T]:

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, StrictBool, model_serializer
 
+from tercet.encoder.model.arrays import Vectors
 from tercet.encoder.model.readouts import When
 from tercet.storage.choices import OnTruncate
 from tercet.storage.progress import Advance
 from tercet.storage.settings import Settings
-
-Vectors = NDArray[np.float32]
 
 
 class Keep(Enum):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tercet.encoder.forward.onestep import first_decoder_output
+from tercet.encoder.model.arrays import LEAST_LENGTH
 from tercet.encoder.model.readouts import READOUTS, T5_FAMILY, When
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Tower(nn.Module):
 
 def unit_length(vectors: Tensor) -> Tensor:
     """Scale vectors to length 1."""
-    return F.normalize(vectors, dim=-1, eps=1e-6)
+    return F.normalize(vectors, dim=-1, eps=LEAST_LENGTH)
 
 
 def first_bad_layer(tower: Tower, input_ids: Tensor, attention_mask: Tensor) -> str:

@@ -5,8 +5,9 @@ import re
 import numpy as np
 
 from tercet.data.sets.folder import DataFolder, MissingDataError, number
+from tercet.encoder.model.arrays import unit
 from tercet.errors import InputError, RowError
-from tercet.evaluation.metrics import average_precision, unit
+from tercet.evaluation.metrics import average_precision
 from tercet.evaluation.tasks.pairs import Pairs, score_paraphrase, score_spearman
 from tercet.evaluation.tasks.task import Embed, Options, Result, Task
 from tercet.storage.files import read_json

@@ -3,9 +3,9 @@
 import numpy as np
 
 from tercet.data.sets.folder import DataFolder
+from tercet.encoder.model.arrays import unit
 from tercet.errors import InputError
 from tercet.evaluation.geometry import alignment, anisotropy, uniformity
-from tercet.evaluation.metrics import unit
 from tercet.evaluation.tasks.pairs import Pairs
 from tercet.evaluation.tasks.sts import load_stsb
 from tercet.evaluation.tasks.task import Embed, Options, Result, Task

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tercet.data.sets.folder import DataFolder, MissingDataError, number
-from tercet.encoder.model.settings import Vectors
+from tercet.encoder.model.arrays import Vectors
 from tercet.errors import InputError, RowError
 from tercet.evaluation.metrics import Array, accuracy, cosine, f1, matthews, pearson, spearman
 from tercet.evaluation.tasks.logistic import ClassifierSettings

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tercet.data.sets.folder import DataFolder
-from tercet.encoder.model.settings import Vectors
+from tercet.encoder.model.arrays import Vectors
 
 Result = dict[str, Any]
 """`metric`, `score` (x 100), `num`, `protocol`, and whatever else a task has to say."""

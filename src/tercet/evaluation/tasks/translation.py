@@ -9,9 +9,9 @@ from tercet.data.feeding.rows import open_rows
 from tercet.data.rows.clean import script_share
 from tercet.data.rows.kinds import ParallelPair
 from tercet.data.sets.folder import DataFolder, MissingDataError
+from tercet.encoder.model.arrays import unit
 from tercet.errors import InputError, RowError, SettingError
 from tercet.evaluation.geometry import alignment, uniformity
-from tercet.evaluation.metrics import unit
 from tercet.evaluation.tasks.task import Embed, Options, Result, Task
 
 _ENGLISH = "newstest2019-src.eng.txt"

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tercet.data.rows.kinds import Triplet
+from tercet.encoder.model.arrays import unit
 from tercet.errors import InputError
 from tercet.evaluation.geometry import alignment, uniformity
-from tercet.evaluation.metrics import unit
 from tercet.evaluation.tasks.task import Embed, Result, Task
 
 

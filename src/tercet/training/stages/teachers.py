@@ -9,7 +9,7 @@ import torch
 from pydantic import BeforeValidator, Field, PositiveFloat
 from torch import Tensor
 
-from tercet.encoder.model.settings import Vectors
+from tercet.encoder.model.arrays import Vectors
 from tercet.encoder.model.tower import unit_length
 from tercet.training.stages.model import StageModel
 from tercet.training.stages.stage import Context
