@@ -82,7 +82,7 @@ def test_the_probability_of_true_is_that_of_transformers_forward(sharper, label_
 def test_the_way_for_other_devices_gives_the_same_probabilities(sharper, monkeypatch):
     model, tokenizer = load_generator(str(sharper("t5")))
     packed = Discriminator(model, tokenizer, precision="exact", max_tokens=128)
-    monkeypatch.setattr("tercet.synthesis.discriminator.read_shape", lambda config: None)
+    monkeypatch.setattr("tercet.synthesis.discriminator.packed_shape", lambda config, weights: None)
     padded = Discriminator(model, tokenizer, precision="exact", max_tokens=128)
     np.testing.assert_allclose(padded(PREMISES, HYPOTHESES), packed(PREMISES, HYPOTHESES), atol=1e-5)
     with pytest.raises(SettingError, match="int8"):

@@ -13,7 +13,7 @@ from tercet.encoder.forward.engine import AUTOCAST, BROKEN, PACKED, check_finite
 from tercet.encoder.forward.onestep import first_decoder_output
 from tercet.encoder.forward.pack import Pack
 from tercet.encoder.forward.t5 import PackedT5WithDecoder, T5Shape
-from tercet.encoder.forward.vectors import read_shape
+from tercet.encoder.forward.vectors import packed_shape
 from tercet.encoder.model.generator import head_scale
 from tercet.encoder.model.templates import TemplateTokens, label_ids
 from tercet.errors import NonFiniteError, SettingError
@@ -55,9 +55,9 @@ class Discriminator:
         self._tokens = TemplateTokens(tokenizer, max_tokens=max_tokens)
         # rows are copied, so that a model that is not needed any more is not kept for them
         self._head = model.lm_head.weight.detach()[label_ids(tokenizer)].float() * head_scale(model.config)
-        shape = read_shape(model.config.to_dict())
-        self._padded = not isinstance(shape, T5Shape) or model.device.type != "cpu"
-        if isinstance(shape, T5Shape) and not self._padded:
+        shape = packed_shape(model.config.to_dict(), dict(model.named_parameters()))
+        self._padded = not isinstance(shape, T5Shape)
+        if isinstance(shape, T5Shape):
             self._first_outputs = _packed(model, shape, precision)
         elif precision in AUTOCAST:
             self._first_outputs = _transformers(model, AUTOCAST[precision])

@@ -1,6 +1,6 @@
 """How an encoder computes its vectors: packed on a CPU, padded by transformers' own forward everywhere else."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,9 +10,9 @@ from torch import Tensor
 from tercet.encoder.forward.batches import pad
 from tercet.encoder.forward.linear import MakeLinear, Prepared, Quantized, has_bf16
 from tercet.encoder.forward.pack import Pack
-from tercet.encoder.forward.vectors import make_packed, read_out, read_shape
+from tercet.encoder.forward.vectors import Shape, make_packed, packed_shape, read_out
 from tercet.encoder.model.readouts import T5_FAMILY
-from tercet.encoder.model.tower import Tower
+from tercet.encoder.model.tower import Head, Tower
 from tercet.errors import NonFiniteError, SettingError
 
 if TYPE_CHECKING:
@@ -45,24 +45,18 @@ class Engine(Protocol):
         """Return the vectors of texts before normalisation, in fp32; texts of equal length should be side by side."""
 
 
-def choose_engine(
-    tower: "Tower | StoredTower", precision: str, *, device: torch.device, load: Callable[[], Tower], pad_id: int
-) -> Engine:
+def choose_engine(tower: "Tower | StoredTower", precision: str, *, load: Callable[[], Tower], pad_id: int) -> Engine:
     """Return the fastest way to compute vectors at a precision.
 
-    Packed on a CPU, for every model that has a packed forward and every precision that it has; padded otherwise.
+    Packed where `packed_shape` says so, for every precision that a packed forward has; padded otherwise.
     """
-    if can_pack(tower, device) and precision in PACKED:
-        return PackedEngine(tower, PACKED[precision])
+    weights = tower.weights()
+    shape = packed_shape(tower.config, weights)
+    if shape is not None and precision in PACKED:
+        return PackedEngine(shape, weights, tower.head, PACKED[precision])
     if precision == "int8":
         raise SettingError("precision 'int8': is for models on a CPU, of the usual kinds. Take 'exact' or 'auto'.")
     return PaddedEngine(load(), AUTOCAST[precision], pad_id)
-
-
-def can_pack(tower: "Tower | StoredTower", device: torch.device) -> bool:
-    """Return whether a model has a packed forward here: on a CPU, of a usual shape, without adapters."""
-    adapted = isinstance(tower, Tower) and any("lora_" in name for name, _ in tower.named_parameters())
-    return device.type == "cpu" and not adapted and read_shape(tower.config) is not None
 
 
 class PackedEngine:
@@ -70,15 +64,12 @@ class PackedEngine:
 
     padded = False
 
-    def __init__(self, tower: "Tower | StoredTower", make: MakeLinear) -> None:
-        shape = read_shape(tower.config)
-        if shape is None:
-            raise ValueError("this model has no packed forward")
+    def __init__(self, shape: Shape, weights: Mapping[str, Tensor], head: Head, make: MakeLinear) -> None:
         with torch.no_grad():
-            weights = {name: weight.detach() for name, weight in tower.weights().items()}
-            check_finite(weights)
-            self.model = make_packed(shape, weights, make, decoder=tower.head.needs_decoder)
-        self.head = tower.head
+            fixed = {name: weight.detach() for name, weight in weights.items()}
+            check_finite(fixed)
+            self.model = make_packed(shape, fixed, make, decoder=head.needs_decoder)
+        self.head = head
 
     def __call__(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Return the vectors of texts before normalisation."""

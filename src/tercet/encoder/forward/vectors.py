@@ -27,6 +27,22 @@ def read_shape(config: Mapping[str, Any]) -> Shape | None:
     return BertShape.read(config) if model_type in BERT_FAMILY else None
 
 
+def packed_shape(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Shape | None:
+    """Return the shape of a transformer that is computed packed, with gradients or without; None where it is not.
+
+    Models of the usual kinds are, on a CPU, with all of their weights in this process, and without LoRA.
+
+    Args:
+        config: Its configuration.
+        weights: Its weights by name, where they are computed with.
+    """
+    plain = all(
+        weight.device.type == "cpu" and not hasattr(weight, "full_tensor") and "lora_" not in name
+        for name, weight in weights.items()
+    )
+    return read_shape(config) if plain else None
+
+
 def make_packed(
     shape: Shape, weights: Mapping[str, Tensor], make: MakeLinear, *, decoder: bool, training: bool = False
 ) -> Packed:
@@ -61,7 +77,7 @@ def embed_rows(tower: Tower, rows: Sequence[Sequence[int]], *, pad_id: int, dtyp
         dtype: What products are computed in: fp32 where None, or bf16 with an fp32 residual stream.
     """
     weights = tower.weights()
-    shape = trainable_shape(tower.config, weights)
+    shape = packed_shape(tower.config, weights)
     if shape is None:
         device = next(iter(weights.values())).device
         input_ids, mask = pad(rows, pad_id=pad_id)
@@ -80,7 +96,7 @@ def encode_rows(
     """Return a T5 encoder's outputs for token ids [n, length of the longest, width], so that gradients flow.
 
     Args:
-        shape: What `trainable_shape` returned for the weights.
+        shape: What `packed_shape` returned for the weights.
         weights: The live parameters.
         rows: The token ids of each text. Behind its own, a text's outputs are 0.
         dtype: What products are computed in: fp32 where None.
@@ -90,15 +106,6 @@ def encode_rows(
     hidden = PackedT5(shape, weights, Trainable(dtype), training=True).encode(pack)
     length = pack.groups[-1][1]
     return torch.cat([F.pad(part, (0, 0, 0, length - part.shape[1])) for part in pack.split(hidden)])[places]
-
-
-def trainable_shape(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Shape | None:
-    """Return the shape of a transformer whose packed forward can be trained: on a CPU, whole, and without LoRA."""
-    device = next(iter(weights.values())).device
-    sharded = any(hasattr(weight, "full_tensor") for weight in weights.values())
-    if sharded or device.type != "cpu" or any("lora_" in name for name in weights):
-        return None
-    return read_shape(config)
 
 
 def _by_length(rows: Sequence[Sequence[int]]) -> tuple[list[int], Tensor]:

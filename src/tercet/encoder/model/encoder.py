@@ -277,7 +277,7 @@ class Encoder:
         state, engine = self._engines.get(precision, (None, None))
         if engine is None or state != self._tower.state():
             pad_id = self.tokens.pad_id
-            engine = choose_engine(self._tower, precision, device=self.device, load=lambda: self.tower, pad_id=pad_id)
+            engine = choose_engine(self._tower, precision, load=lambda: self.tower, pad_id=pad_id)
             self._engines[precision] = self._tower.state(), engine
         return engine
 

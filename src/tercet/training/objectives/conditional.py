@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from tercet.encoder.forward.batches import batches_by_length, pad
 from tercet.encoder.forward.t5 import T5Shape
-from tercet.encoder.forward.vectors import encode_rows, trainable_shape
+from tercet.encoder.forward.vectors import encode_rows, packed_shape
 from tercet.storage.settings import Settings
 from tercet.training.loop.loop import StepResult
 from tercet.training.objectives.gather import Gather
@@ -122,7 +122,7 @@ class ConditionalGeneration(ABC):
         """Return what the decoder is told of sources: what the encoder makes of them; on a CPU, packed."""
         ids, mask = (t.to(self.module.device) for t in pad(sources, pad_id=self.module.config.pad_token_id or 0))
         weights = dict(self.module.named_parameters())
-        shape = trainable_shape(self.module.config.to_dict(), weights)
+        shape = packed_shape(self.module.config.to_dict(), weights)
         if isinstance(shape, T5Shape):
             shape = shape if self.module.training else shape.without_dropout()
             with torch.autocast(self.module.device.type, enabled=False):
