@@ -31,7 +31,7 @@ from tercet.encoder.forward.batches import pad
 from tercet.encoder.model.generator import load_generator, save_generator
 from tercet.encoder.model.templates import LABELS, TemplateTokens, label_ids
 from tercet.evaluation.timing import in_turns, ratio, seconds_of, spread
-from tercet.synthesis.sampling import Sampling
+from tercet.synthesis.settings import Sampling
 
 THREADS, BATCH, NUM_WORDS = 2, 64, 32_128
 PAUSE_S = 0.3

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM
 
 from tercet import Synthesizer
-from tercet.synthesis.sampling import Sampling
+from tercet.synthesis.settings import Sampling
 
 THINGS = "man guitar stage dog snow stock river fence crowd".split()
 

@@ -8,9 +8,9 @@ import pytest
 from tercet import InputError
 from tercet.synthesis.candidates import Candidate
 from tercet.synthesis.filters import Filter
-from tercet.synthesis.seen import Seen
 from tercet.synthesis.sentences import Sentences
 from tercet.synthesis.settings import FilterSettings, SentenceSettings
+from tercet.synthesis.sieve import Seen
 
 ANCHOR = "A young man is getting ready to release a red kite."
 POSITIVE = "The man is prepared to fly the kite."

@@ -18,7 +18,7 @@ from tercet.encoder.model.templates import TemplateTokens, label_ids
 from tercet.storage.cache import cache_folder
 from tercet.synthesis.discriminator import Discriminator
 from tercet.synthesis.engines import CTranslate2Engine, TransformersEngine
-from tercet.synthesis.sampling import Sampling
+from tercet.synthesis.settings import Sampling
 
 PREMISES = ["A man is playing a guitar on the stage.", "Stocks dropped.", "Two dogs run through deep snow", "a", ""]
 HYPOTHESES = ["Somebody plays an instrument.", "The stock market fell sharply on Monday." * 9, "", "Dogs run.", "a man"]

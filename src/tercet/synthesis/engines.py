@@ -22,7 +22,7 @@ from tercet.errors import SettingError
 from tercet.storage.cache import cached_folder
 from tercet.storage.extras import require
 from tercet.storage.hashing import sha256_of_json
-from tercet.synthesis.sampling import Sampling
+from tercet.synthesis.settings import Sampling
 
 if TYPE_CHECKING:
     from transformers import T5ForConditionalGeneration

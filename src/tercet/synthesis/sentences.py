@@ -12,9 +12,8 @@ from tercet.data.rows.settings import RowSettings
 from tercet.data.rows.words import as_words
 from tercet.errors import SettingError
 from tercet.storage.extras import require
-from tercet.synthesis.audit import Tally
 from tercet.synthesis.settings import SentenceSettings
-from tercet.synthesis.sieve import Sieve
+from tercet.synthesis.sieve import Sieve, Tally
 
 _BLOCK = 1024
 

@@ -9,7 +9,6 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from tercet.data.rows.settings import SourceSettings
 from tercet.storage.choices import Strategy
 from tercet.storage.settings import Settings
-from tercet.synthesis.sampling import Sampling
 
 
 def _as_list(value: Any) -> Any:
@@ -39,6 +38,22 @@ class SentenceSettings(Settings):
 
     deduplicate: bool = True
     """Whether a sentence is taken once, and a triplet accepted once; capital letters and punctuation do not count."""
+
+
+class Sampling(Settings):
+    """Nucleus sampling: from the most likely tokens, as many as have this much of the probability together."""
+
+    top_p: float = Field(default=0.9, gt=0, le=1)
+    """The probability of the tokens that are drawn from; 1 for all."""
+
+    top_k: int | None = Field(default=50, ge=1)
+    """The most tokens that are drawn from; null for no limit."""
+
+    temperature: float = Field(default=1.0, gt=0)
+    """What logits are divided by: lower is nearer to the most likely text."""
+
+    max_new_tokens: int = Field(default=64, ge=1)
+    """The most tokens of a generated text."""
 
 
 class FilterSettings(Settings):

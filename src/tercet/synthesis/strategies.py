@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from tercet.storage.choices import Strategy
 from tercet.storage.extras import require
 from tercet.synthesis.candidates import Candidate
-from tercet.synthesis.sampling import Sampling
-from tercet.synthesis.settings import SynthesisSettings
+from tercet.synthesis.settings import Sampling, SynthesisSettings
 
 Hypotheses = list[list[str]]
 """Some texts for each sentence."""

@@ -18,7 +18,7 @@ from tercet.storage.cache import cache_folder
 from tercet.storage.hashing import sha256_of_json
 from tercet.synthesis.discriminator import Discriminator
 from tercet.synthesis.engines import CTranslate2Engine, Engine, TransformersEngine, has_ctranslate2
-from tercet.synthesis.sampling import Sampling
+from tercet.synthesis.settings import Sampling
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
