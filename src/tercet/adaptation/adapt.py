@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,32 +24,21 @@ from tercet.adaptation.findings import (
 )
 from tercet.adaptation.neighbours import compare
 from tercet.adaptation.page import document_of
-from tercet.adaptation.plan import MIN_TRIPLETS, MODEL, SYNTHESIZER, Plan, Request
-from tercet.data.reading.formats import read_records
+from tercet.adaptation.plan import MODEL, SYNTHESIZER, Plan, Request
 from tercet.data.rows.settings import HUB
 from tercet.encoder.model.encoder import Encoder
 from tercet.errors import InputError, OutputError, SettingError
 from tercet.reporting.html import to_html
 from tercet.reporting.markdown import to_markdown
 from tercet.storage.files import atomic_write, write_json
-from tercet.storage.hashing import sha256_of_json
-from tercet.synthesis.corpus import TRIPLETS, read_audit
+from tercet.synthesis.corpus import most_dropped, read_audit
 from tercet.synthesis.sentences import Sentences
-from tercet.training.pipeline import RunResult, run_recipe
-from tercet.training.recipe import Recipe
+from tercet.training.pipeline import run_recipe
 from tercet.training.runs import ENCODER, copy_folder, locked, read_record
 
 __all__ = ["MODEL", "SYNTHESIZER", "Adapted", "adapt"]
 
 RUN, RECORD, REPORTS = "run", "adapt.json", ("report.md", "report.html")
-
-_REMEDIES = {
-    "alpha": ", or accept less certain ones: --set stages.synthesize.alpha=0.5",
-    "label": ", or try another synthesizer: this one may not know such sentences",
-    "short": ", or accept shorter ones: --set stages.synthesize.min_hypothesis_words=2",
-    "contained": ", or accept parts of sentences: --set stages.synthesize.containment=false",
-    "leak": " that are not in the files of --eval",
-}
 
 
 @dataclass(frozen=True)
@@ -125,26 +114,23 @@ def adapt(
     if dataset is not None and plan.sentences.max_sentences is None:
         raise SettingError(f"{dataset}: a dataset may take days. Say how many sentences: --max-sentences 2000.")
     found = Sentences(plan.sentences, rank=1)  # the stage is the one to tell of bad rows
-    num = sum(1 for _ in found) if found.rows.num_rows is not None else None
-    if num == 0:
-        dropped = _most(found.tally.as_json())[1]
+    if found.rows.num_rows is not None and next(iter(found), None) is None:
+        dropped = most_dropped(found.tally.as_json())[1]
         raise InputError(
             f"{request.sentences[0]}: none of {found.tally.num:,} sentences is of use{dropped}. Split documents with "
             "--split, or see the rules: --set stages.synthesize.min_premise_words=3."
         )
     with locked(out):
-        return _Adaptation(request, out, found.rows.describe()["sha256"], num, data, progress).go()
+        return _Adaptation(request, plan, out, found.rows.describe()["sha256"], data, progress).go()
 
 
 class _Adaptation:
     """One adaptation in its folder."""
 
     def __init__(
-        self, request: Request, out: Path, sha256: str, num: int | None, data: str | Path | None, progress: bool
+        self, request: Request, plan: Plan, out: Path, sha256: str, data: str | Path | None, progress: bool
     ) -> None:
-        self.request, self.out, self.data, self.progress = request, out, data, progress
-        self.plan = Plan.of(request, num_sentences=num)
-        self.num_sentences = num
+        self.request, self.plan, self.out, self.data, self.progress = request, plan, out, data, progress
         asked = {name: value for name, value in asdict(request).items() if name not in ("own", "changes")}
         self.asked: dict[str, Any] = {**asked, "sentences": [*request.sentences], "sha256": sha256}
         self.chosen = {"own": [*request.own], "changes": [*request.changes]}
@@ -160,20 +146,16 @@ class _Adaptation:
         self._begin()
         measuring_s = time.monotonic() - start_s
 
-        folder = self._run("synthesis", replace(self.plan.recipe, stages=self.plan.recipe.stages[:1])).stages[0].folder
-        audit = read_audit(folder)
-        check_enough(audit, self.request.sentences[0])
-        anchors = [record["anchor"] for _, record in read_records(folder / TRIPLETS)]
-        self.plan = Plan.of(self.request, num_sentences=self.num_sentences, anchors=anchors)
-        result = self._run("training", self.plan.recipe)
+        run = run_recipe(self.plan.recipe, self.out / RUN, data=self.data, progress=self.progress)
+        synthesised, trained = run.stages
+        self.times_s |= {"synthesis": synthesised.time_s, "training": trained.time_s}
 
         start_s = time.monotonic()
-        triplets, trained = result.stages[0].output.path, result.stages[1]
+        triplets, audit = synthesised.output.path, read_audit(synthesised.folder)
         adapted = Encoder.load(trained.output.path, device=str(start.device))
         after = store_of(adapted, label="after", progress=self.progress)
-        sources = [source.model_copy(update={"path": str(triplets)}) for source in self.plan.held_out.sources]
-        held_out = self.plan.held_out.model_copy(update={"sources": sources})
-        pool = pool_of(folder / audit["candidates"])
+        held_out = self.plan.held_out_rows(triplets)
+        pool = pool_of(synthesised.folder / audit["candidates"])
         findings = Findings(
             command=self.request.command(self.out, self.data),
             recipe=self.plan.recipe,
@@ -235,21 +217,6 @@ class _Adaptation:
         _ = start.tower  # an exported graph has none, and can not be trained
         return start
 
-    def _run(self, part: str, recipe: Recipe) -> RunResult:
-        """Run a recipe, and write down how long its last stage took, all attempts with the same settings together."""
-        settings = sha256_of_json([stage.settings.model_dump(mode="json") for stage in recipe.stages])
-        start_s, skipped = time.monotonic(), False
-        try:
-            result = run_recipe(recipe, self.out / RUN, data=self.data, progress=self.progress)
-            skipped = result.stages[-1].skipped
-            return result
-        finally:
-            if not skipped or part not in self.times_s:
-                timed = self.record.setdefault("timed", {})
-                earlier_s = self.times_s.get(part, 0.0) if timed.get(part) == settings else 0.0
-                self.times_s[part], timed[part] = earlier_s + time.monotonic() - start_s, settings
-                self._save()
-
     def _write(self, findings: Findings, start: Encoder, trained: Path) -> None:
         """Write the encoder that is kept, all numbers, and the report, which comes last."""
         if findings.keeps_start:
@@ -262,21 +229,3 @@ class _Adaptation:
         for name, text in zip(REPORTS, (to_markdown(document, ""), to_html(document)), strict=True):
             with atomic_write(self.out / name, "w") as stream:
                 stream.write(text)
-
-
-def check_enough(audit: dict[str, Any], source: str) -> None:
-    """Raise InputError if too few triplets were accepted, naming the rule that dropped most."""
-    num, filters = audit["num_triplets"], audit["filters"]
-    if num < MIN_TRIPLETS:
-        rule, most = _most(filters)
-        raise InputError(
-            f"{source}: {num:,} of {filters['num']:,} triplets were accepted, and {MIN_TRIPLETS} are needed{most}. "
-            f"Give more sentences{_REMEDIES.get(rule, '')}."
-        )
-
-
-def _most(tally: dict[str, Any]) -> tuple[str, str]:
-    """Return the rule that dropped most, and what is to be said of it."""
-    rule = max(tally["dropped"], key=lambda name: tally["dropped"][name]["num"])
-    num = tally["dropped"][rule]["num"]
-    return (rule, f"; the rule {rule!r} dropped {num:,}") if num else ("", "")

@@ -1,17 +1,17 @@
 """What is done to adapt an encoder: a recipe of two stages. All that was chosen for little data is at the top."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from tercet.data.rows.settings import HUB, RowSettings
+from tercet.data.feeding.held_out import split_rows
+from tercet.data.rows.settings import HUB, HeldOut, RowSettings
 from tercet.encoder.folder.backbone import model_type_of
 from tercet.encoder.folder.names import FRESH, find_folder
+from tercet.encoder.model.settings import EncoderSettings
 from tercet.errors import SettingError
 from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
-from tercet.storage.hashing import text_place
 from tercet.synthesis.settings import SentenceSettings
 from tercet.training.recipe import Recipe, make_recipe
 from tercet.training.stages.contrast import ContrastStage
@@ -23,8 +23,8 @@ MODEL, SYNTHESIZER = DEFAULT_MODEL, DEFAULT_SYNTHESIZER
 MIN_TRIPLETS = 20
 """With fewer accepted triplets there is nothing to learn from, and nothing to measure by."""
 
-_NUM_CANDIDATES, _MAX_SAMPLES = 2_000, 4
-"""So many candidates are wanted: a small pile gets several for each sentence, at most so many."""
+_NUM_SAMPLES = {"candidates": 2_000, "most": 4}
+"""A small pile gets several candidates for each sentence."""
 
 _SHARD_SENTENCES = 256
 """A killed run loses no more."""
@@ -32,10 +32,10 @@ _SHARD_SENTENCES = 256
 _MIN_PREMISE_WORDS = 5
 """Fewer than GenSE's eight: sentences of one domain are often short."""
 
-_NUM_HELD_OUT, _LEAST_HELD_OUT, _MOST_HELD_OUT = 100, 0.1, 0.3
+_HELD_OUT = {"rows": 100, "least": 0.1, "most": 0.3}
 """So many triplets are held out to select and to measure by, within these shares of all."""
 
-_EPOCHS, _MIN_STEPS, _MAX_STEPS = 3, 40, 1_000
+_STEPS = {"epochs": 3, "least": 40, "most": 1_000}
 """How long: so many times over the triplets, within these numbers of steps."""
 
 _NUM_SCORES = 5
@@ -93,50 +93,35 @@ class Request:
             words += [word for value in values for word in (option, value)]
         return shlex.join(words)
 
-    def content(
-        self,
-        *,
-        num_sentences: int | None = None,
-        anchors: Sequence[str] = (),
-        first: ContrastStage | None = None,
-    ) -> dict[str, Any]:
-        """Return the recipe.
-
-        Args:
-            num_sentences: How many sentences there are; None where they are streamed, or not counted yet.
-            anchors: The anchor of each accepted triplet; none where nothing is accepted yet.
-            first: How the encoder would be trained without what follows from the settings that were asked for.
-        """
-        rows = f"{REFERENCE}{_SYNTHESIZE}"
-        border = _border(anchors)
-        batch = first.batch if first else _CONTRAST["batch"]
-        steps = round(_EPOCHS * sum(text_place(anchor) < border for anchor in anchors) / batch)
-        steps = min(max(steps, _MIN_STEPS), _MAX_STEPS)
-        every = -(-((first and first.steps) or steps) // _NUM_SCORES)
-        dev = {"rows": {"path": rows, "share": [border, 1.0]}, "every": every, "keep": "best"}
-        contrast = {"rows": {"path": rows, "share": [0.0, border]}, "steps": steps, **_CONTRAST, "evaluate": dev}
+    def content(self) -> dict[str, Any]:
+        """Return what the recipe's file would hold, before the changes that were asked for."""
+        contrast = {
+            "rows": f"{REFERENCE}{_SYNTHESIZE}",
+            "steps": _STEPS,
+            **_CONTRAST,
+            "evaluate": {"held_out": _HELD_OUT, "every": {"times": _NUM_SCORES}, "keep": "best"},
+        }
         if self.synthesizer == SYNTHESIZER:
             contrast["learning_rate"] = _SMALL_RATE
         return {
             "seed": self.seed,
             "start": self.model,
-            "encoder": _encoder_settings(first.start or self.model, first.revision) if first else {},
             "stages": [
-                {"name": _SYNTHESIZE, "synthesize": self._synthesis(num_sentences)},
+                {"name": _SYNTHESIZE, "synthesize": self._synthesis()},
                 {"name": _CONTRAST_STAGE, "contrast": contrast},
             ],
         }
 
-    def _synthesis(self, num_sentences: int | None) -> dict[str, Any]:
+    def _synthesis(self) -> dict[str, Any]:
         columns = {} if self.column is None else {"columns": {"text": self.column}}
-        wanted = max(1, round(_NUM_CANDIDATES / num_sentences)) if num_sentences else 1
         return {
             "sentences": [{"path": path, "stream": path.startswith(HUB), **columns} for path in self.sentences],
             "split": self.split,
             "max_sentences": self.max_sentences,
             "min_premise_words": _MIN_PREMISE_WORDS,
             "model": self.synthesizer,
-            "num_samples": min(wanted, _MAX_SAMPLES),
+            "num_samples": _NUM_SAMPLES,
+            "min_triplets": MIN_TRIPLETS,
             "shard_sentences": _SHARD_SENTENCES,
             "leaks": [name.partition(":")[2] for name in self.own],
             **(_SMALL if self.synthesizer == SYNTHESIZER else {}),
@@ -150,21 +135,22 @@ class Plan:
     recipe: Recipe
 
     @classmethod
-    def of(cls, request: Request, **known: Any) -> "Plan":
+    def of(cls, request: Request) -> "Plan":
         """Make the plan of a request.
-
-        Args:
-            request: What was asked for.
-            **known: What is known by now: see `Request.content`.
 
         Raises:
             SettingError: A setting is unknown or does not fit.
             ModelError: The model cannot be found.
         """
-        plan = cls(make_recipe(request.content(**known), default_name="adapt", changes=request.changes))
-        for _ in range(2):  # the steps follow from the batch, and when to score from the steps
-            content = request.content(**known, first=plan.contrast)
-            plan = cls(make_recipe(content, default_name="adapt", changes=request.changes))
+        recipe = make_recipe(request.content(), default_name="adapt", changes=request.changes)
+        if [stage.kind for stage in recipe.stages] != [_SYNTHESIZE, _CONTRAST_STAGE]:
+            raise SettingError(f"stages: are two, {_SYNTHESIZE} and {_CONTRAST_STAGE}. Change their settings alone.")
+        synthesis, training = recipe.stages
+        settings = cast("ContrastStage", training.settings)
+        readout = _encoder_settings(settings.start or request.model, settings.revision)
+        encoder = EncoderSettings(**{**readout, **settings.encoder.given()})
+        training = replace(training, settings=settings.model_copy(update={"encoder": encoder}))
+        plan = cls(replace(recipe, stages=(synthesis, training)))
         _ = plan.held_out
         return plan
 
@@ -180,42 +166,26 @@ class Plan:
         return SentenceSettings(**settings.part(SentenceSettings))
 
     @property
-    def held_out(self) -> RowSettings:
-        """The triplets that nothing is learned from.
+    def held_out(self) -> HeldOut:
+        """How many of the triplets nothing is learned from.
 
         Raises:
-            SettingError: There are none.
+            SettingError: None of them, or others than those that were synthesised.
         """
-        dev = self.contrast.evaluate
-        held_out = None if dev is None else dev.rows
-        shares = [
-            source.share
-            for rows in (self.contrast.rows, held_out)
-            if rows is not None
-            for source in rows.sources
-            if source.path == f"{REFERENCE}{_SYNTHESIZE}" and isinstance(source.share, tuple)
-        ]
-        if held_out is None or len(shares) != 2 or len(self.contrast.rows.sources + held_out.sources) != 2:
+        dev, sources = self.contrast.evaluate, [source.path for source in self.contrast.rows.sources]
+        if dev is None or dev.held_out is None or sources != [f"{REFERENCE}{_SYNTHESIZE}"]:
             raise SettingError(
-                f"stages.{_CONTRAST_STAGE}: rows and evaluate.rows are two parts of what was synthesised, and the "
-                "report is about the second. Change nothing but their shares: [FROM, TO]."
+                f"stages.{_CONTRAST_STAGE}: learns from what was synthesised, and the report is about the part that is "
+                "held out (evaluate.held_out). Change how much that is, and leave rows as they are."
             )
-        (low, high), (dev_low, dev_high) = shares
-        if low < dev_high and dev_low < high:
-            raise SettingError(
-                f"stages.{_CONTRAST_STAGE}.rows.share [{low}, {high}]: has triplets of evaluate.rows.share "
-                f"[{dev_low}, {dev_high}], which nothing may be learned from. Make them disjoint."
-            )
-        return held_out
+        return dev.held_out
 
-
-def _border(anchors: Sequence[str]) -> float:
-    """Return from which place on triplets are held out: behind it lies the wanted share of all sentences, exactly."""
-    if not anchors:
-        return 1 - _MOST_HELD_OUT
-    share = min(max(_NUM_HELD_OUT / len(anchors), _LEAST_HELD_OUT), _MOST_HELD_OUT)
-    places = sorted({text_place(anchor) for anchor in anchors})
-    return places[-max(1, round(share * len(places)))]
+    def held_out_rows(self, triplets: Path) -> RowSettings:
+        """Return the triplets that nothing is learned from, of those in a file."""
+        [source] = self.contrast.rows.sources
+        sources = [source.model_copy(update={"path": str(triplets)})]
+        rows = self.contrast.rows.model_copy(update={"sources": sources})
+        return split_rows(rows, self.held_out, kind="triplets")[1]
 
 
 def _encoder_settings(model: str, revision: str | None) -> dict[str, Any]:

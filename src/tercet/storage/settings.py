@@ -1,7 +1,7 @@
 """Settings: what they are made from, read from what a user wrote, with errors that name the path of a key."""
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -9,6 +9,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tercet.errors import SettingError
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
+
+NUMBER, RULE = "<number>", "<rule>"
+"""Tags of the two forms of a setting that is a number, or a rule by which a stage finds it from its rows."""
+
+
+def number_or_rule(value: Any) -> str:
+    """Return the tag of what a user wrote: a mapping is meant as a rule, all else as a number."""
+    return RULE if isinstance(value, Mapping | BaseModel) else NUMBER
 
 
 class Settings(BaseModel):
@@ -32,7 +40,8 @@ def checked(settings: type[_Settings], value: Any, where: Sequence[str] = ()) ->
         return settings.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
-        path = ".".join([*where, *map(str, first["loc"])]) or "settings"
+        parts = [str(part) for part in first["loc"] if part not in (NUMBER, RULE)]
+        path = ".".join([*where, *parts]) or "settings"
         if first["type"] == "extra_forbidden":
             known = _fields_at(settings, first["loc"][:-1])
             near = difflib.get_close_matches(str(first["loc"][-1]), known, n=3) or known

@@ -161,8 +161,9 @@ def make_corpus(
         make_folder(folder)
     sentences = sentences or Sentences(SentenceSettings(**settings.part(SentenceSettings)), rejects=out / REJECTS)
     model = model or _load(settings)
-    maker = STRATEGIES[settings.strategy](settings, model, sentences)
-    plan = _plan(settings, model, sentences, maker, seed)
+    num_samples = _num_samples(settings, sentences)
+    maker = STRATEGIES[settings.strategy](settings, num_samples, model, sentences)
+    plan = {**_plan(settings, model, sentences, maker, seed), "num_samples": num_samples}
     folder = out / CANDIDATES if candidates is None else _folder_of(plan, candidates)
     shards = Shards(folder, plan=plan, ending=_ENDING, replace=False)
     num_shards = _make(shards, sentences, maker, model, preview, settings, seed=seed, progress=progress)
@@ -218,6 +219,13 @@ def read_audit(folder: Path) -> dict[str, Any]:
     return audit
 
 
+def most_dropped(tally: dict[str, Any]) -> tuple[str, str]:
+    """Return the rule of an audit's part that dropped most, and what is to be said of it; nothing where none did."""
+    rule = max(tally["dropped"], key=lambda name: tally["dropped"][name]["num"])
+    num = tally["dropped"][rule]["num"]
+    return (rule, f"; the rule {rule!r} dropped {num:,}") if num else ("", "")
+
+
 def _make(
     shards: Shards,
     sentences: Sentences,
@@ -251,6 +259,14 @@ def _make(
     return number + 1
 
 
+def _num_samples(settings: SynthesisSettings, sentences: Sentences) -> int:
+    """Return how many candidates each sentence gets; where a rule says it, the sentences are read to count them."""
+    if isinstance(settings.num_samples, int):
+        return settings.num_samples
+    is_stream = sentences.rows.num_rows is None
+    return settings.num_samples.num_samples(None if is_stream else sum(1 for _ in sentences))
+
+
 def _plan(
     settings: SynthesisSettings, model: Model, sentences: Sentences, maker: Maker, seed: int
 ) -> dict[str, object]:
@@ -263,7 +279,6 @@ def _plan(
         "packages": {name: version(name) for name in packages},
         "model": model.fingerprint(),
         "strategy": settings.strategy,
-        "num_samples": settings.num_samples,
         "maker": maker.plan,
         "shard_sentences": settings.shard_sentences,
         "seed": seed,

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tercet.data.rows.settings import SourceSettings
 from tercet.storage.choices import Strategy
-from tercet.storage.settings import Settings
+from tercet.storage.settings import NUMBER, RULE, Settings, number_or_rule
 
 
 def _as_list(value: Any) -> Any:
@@ -78,6 +78,27 @@ class FilterSettings(Settings):
     """Files and folders with evaluation texts: what shares a text with them is dropped."""
 
 
+class SampleRule(Settings):
+    """How many candidates each sentence gets, where that follows from the number of sentences."""
+
+    candidates: int = Field(ge=1)
+    """About so many in all."""
+
+    most: int | None = Field(default=None, ge=1)
+    """The most of a sentence; null for no limit."""
+
+    def num_samples(self, num_sentences: int | None) -> int:
+        """Return how many each of so many sentences gets; one where they are not counted."""
+        wanted = max(1, round(self.candidates / num_sentences)) if num_sentences else 1
+        return wanted if self.most is None else min(wanted, self.most)
+
+
+NumSamples = Annotated[
+    Annotated[int, Field(ge=1), Tag(NUMBER)] | Annotated[SampleRule, Tag(RULE)], Discriminator(number_or_rule)
+]
+"""How many candidates each sentence gets: a number, or `{candidates: NUMBER, most: NUMBER}`."""
+
+
 class SynthesisSettings(SentenceSettings, Sampling, FilterSettings):
     """Everything about a synthetic corpus."""
 
@@ -100,8 +121,9 @@ class SynthesisSettings(SentenceSettings, Sampling, FilterSettings):
     """`generate` an entailment and a contradiction; `no-negatives`: an entailment only; `retrieval`: the nearest other
     sentences by BM25; `backtranslation`: into another language and back. The last three give no contradictions."""
 
-    num_samples: int = Field(default=1, ge=1)
-    """How many candidates each sentence gets."""
+    num_samples: NumSamples = 1
+    """How many candidates each sentence gets; or `{candidates: 2000, most: 4}`: as many as give about 2,000 in all, at
+    most 4, and 1 where the sentences are streamed."""
 
     there: str | None = None
     """For back-translation: the model into the other language, a folder or hub id."""

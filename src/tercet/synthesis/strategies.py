@@ -1,6 +1,7 @@
 """Where hypotheses come from: the generator, other sentences, or translations; the discriminator judges all of them."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib.metadata import version
 from itertools import chain
 from typing import Any, Literal, Protocol
@@ -57,8 +58,10 @@ class Maker(Protocol):
 class Generated:
     """Texts that the synthesizer writes."""
 
-    def __init__(self, settings: SynthesisSettings, model: Model, _all: Iterable[str], *, negatives: bool) -> None:
-        self._model, self._num_samples, self._negatives = model, settings.num_samples, negatives
+    def __init__(
+        self, settings: SynthesisSettings, num_samples: int, model: Model, _all: Iterable[str], *, negatives: bool
+    ) -> None:
+        self._model, self._num_samples, self._negatives = model, num_samples, negatives
         self._sampling = Sampling(**settings.part(Sampling))
         self.plan = self._sampling.model_dump()
 
@@ -77,8 +80,8 @@ class Generated:
 class Retrieved:
     """The nearest other sentences by BM25. All sentences and their index are in memory."""
 
-    def __init__(self, settings: SynthesisSettings, _model: Model, every: Iterable[str]) -> None:
-        self._bm25, self._num = require("bm25s", "synthesis"), settings.num_samples
+    def __init__(self, _settings: SynthesisSettings, num_samples: int, _model: Model, every: Iterable[str]) -> None:
+        self._bm25, self._num = require("bm25s", "synthesis"), num_samples
         self._texts = [*every]
         self._index = self._bm25.BM25()
         if self._texts:
@@ -102,14 +105,14 @@ class Retrieved:
 class Translated:
     """Translations into another language and back."""
 
-    def __init__(self, settings: SynthesisSettings, _model: Model, _all: Iterable[str]) -> None:
+    def __init__(self, settings: SynthesisSettings, num_samples: int, _model: Model, _all: Iterable[str]) -> None:
         from tercet.synthesis.translation import Translator
 
         self._there, self._back = (
             Translator.load(name, convert_pickle=settings.convert_pickle)
             for name in (settings.there or "", settings.back or "")
         )
-        self._num_samples, self._max_new_tokens = settings.num_samples, settings.max_new_tokens
+        self._num_samples, self._max_new_tokens = num_samples, settings.max_new_tokens
         self.plan = {"there": self._there.fingerprint, "back": self._back.fingerprint, "tokens": self._max_new_tokens}
 
     def __call__(self, sentences: list[str], *, first: int, seed: int) -> tuple[Hypotheses, Hypotheses | None]:
@@ -118,9 +121,9 @@ class Translated:
         return self._back.translate(abroad, num_samples=self._num_samples, max_new_tokens=self._max_new_tokens), None
 
 
-STRATEGIES: dict[Strategy, Callable[[SynthesisSettings, Model, Iterable[str]], Maker]] = {
-    "generate": lambda settings, model, every: Generated(settings, model, every, negatives=True),
-    "no-negatives": lambda settings, model, every: Generated(settings, model, every, negatives=False),
+STRATEGIES: dict[Strategy, Callable[[SynthesisSettings, int, Model, Iterable[str]], Maker]] = {
+    "generate": partial(Generated, negatives=True),
+    "no-negatives": partial(Generated, negatives=False),
     "retrieval": Retrieved,
     "backtranslation": Translated,
 }

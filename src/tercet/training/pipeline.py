@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -41,6 +42,9 @@ logger = logging.getLogger("tercet")
 _NO_CHANGE = ("cache", "log_every", "checkpoint_every")
 """Settings that change nothing about a stage's output."""
 
+_CLOCK = "time.json"
+"""In the folder of a stage that is not done: how long earlier attempts took."""
+
 
 @dataclass(frozen=True)
 class StageResult:
@@ -53,6 +57,8 @@ class StageResult:
     """Whether an earlier run had done it."""
     notes: dict[str, Any]
     """What the stage thought worth noting: its steps, its best score."""
+    time_s: float
+    """How long it took, all attempts with the same settings and inputs together; a killed one is not counted."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -210,21 +216,29 @@ class _Run:
             else None,
             progress=self.progress,
         )
+        start_s = time.monotonic()
         work = kind.work(stage.settings, context)
         settings = {name: value for name, value in stage.dump().items() if name not in _NO_CHANGE}
         key = sha256_of_json([stage.kind, settings, _deciding(work.inputs), self.recipe.seed])
         output = Output(folder / kind.output, key)
         record = self._record_of(folder, output) if self.processes.is_main else None
         if self.processes.share(float(record is not None)):
-            return StageResult(stage.name, folder, output, True, (record or {}).get("notes", {}))
-        notes = work.run()
+            record = record or {}
+            return StageResult(stage.name, folder, output, True, record.get("notes", {}), record.get("time_s", 0.0))
+        earlier_s: float = read_record(folder / _CLOCK).get("time_s", 0.0)
+        try:
+            notes = work.run()
+        finally:
+            time_s = earlier_s + time.monotonic() - start_s
+            if self.processes.is_main:
+                write_json(folder / _CLOCK, {"time_s": time_s})
         if self.processes.is_main:
             join_logs(self.folder, folders)
-            record = {"key": key, "kind": stage.kind, "inputs": work.inputs, "notes": notes}
+            record = {"key": key, "kind": stage.kind, "inputs": work.inputs, "notes": notes, "time_s": time_s}
             write_json(folder / "stage.json", {**record, "output": sha256_of_path(output.path)})
-            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+            _tidy(folder)
         self.processes.wait()
-        return StageResult(stage.name, folder, output, False, notes)
+        return StageResult(stage.name, folder, output, False, notes, time_s)
 
     def _record_of(self, folder: Path, output: Output) -> dict[str, Any] | None:
         """Return the record of a stage that is done; else make its folder ready to start or to go on."""
@@ -235,7 +249,7 @@ class _Run:
             and output.path.exists()
             and sha256_of_path(output.path) == record.get("output")
         ):
-            shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # where a kill came before it
+            _tidy(folder)  # where a kill came before it
             return record
         with target_errors(folder):
             if record or (started.exists() and started.read_text(encoding="utf-8") != output.key):
@@ -325,6 +339,12 @@ class _Run:
 
     def _options(self, source: Encoder | None, precision: str) -> Options:
         return Options(source=None if source is None else self._embed(source, precision))
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what a stage needs only until it is done."""
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    (folder / _CLOCK).unlink(missing_ok=True)
 
 
 def _dev_task(name: str, where: str = "task") -> Task:

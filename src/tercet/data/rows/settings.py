@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tercet.data.reading.formats import Format
 from tercet.data.rows.clean import CleanSettings
 from tercet.data.rows.columns import FIELDS, FileKind
-from tercet.storage.settings import Settings, checked
+from tercet.storage.settings import NUMBER, RULE, Settings, checked, number_or_rule
 
 HUB = "hub:"
 
@@ -172,3 +172,33 @@ class RowSettings(Settings):
             SettingError: A key is unknown or a value does not fit; the message has the key's path.
         """
         return checked(cls, value, [where])
+
+
+class HeldOutRule(Settings):
+    """How many rows nothing is learned from: `{rows: 100, least: 0.1, most: 0.3}`."""
+
+    rows: int = Field(ge=1)
+    """About so many."""
+
+    least: float = Field(default=0.0, ge=0, lt=1)
+    """The smallest share of all rows."""
+
+    most: float = Field(default=0.5, gt=0, lt=1)
+    """The largest share of all rows."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.least > self.most:
+            raise ValueError("least is more than most")
+        return self
+
+    def share(self, num_rows: int) -> float:
+        """Return the share of so many rows."""
+        return min(max(self.rows / num_rows, self.least), self.most)
+
+
+HeldOut = Annotated[
+    Annotated[float, Field(gt=0, lt=1), Tag(NUMBER)] | Annotated[HeldOutRule, Tag(RULE)],
+    Discriminator(number_or_rule),
+]
+"""Which share of rows nothing is learned from: a number, or `{rows: NUMBER, least: SHARE, most: SHARE}`."""

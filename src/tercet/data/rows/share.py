@@ -9,11 +9,19 @@ Share = float | tuple[float, float]
 
 def is_in_share(row: Row, share: Share) -> bool:
     """Return whether a row is in a share; in an interval all rows of one anchor have one place."""
-    if isinstance(row, LabelledPair):
-        key = row.premise
-    elif isinstance(row, Triplet) and isinstance(share, tuple):
-        key = row.anchor
-    else:
-        key = "\0".join(texts_of(row))
-    low, high = share if isinstance(share, tuple) else (0.0, share)
-    return low <= text_place(key) < high
+    if isinstance(share, tuple):
+        low, high = share
+        return low <= place_of(row) < high
+    key = row.premise if isinstance(row, LabelledPair) else "\0".join(texts_of(row))
+    return text_place(key) < share
+
+
+def place_of(row: Row) -> float:
+    """Return where a row lies among all rows, from 0 to below 1: those of one anchor or premise lie together."""
+    match row:
+        case LabelledPair():
+            return text_place(row.premise)
+        case Triplet():
+            return text_place(row.anchor)
+        case _:
+            return text_place("\0".join(texts_of(row)))

@@ -20,7 +20,7 @@ from tercet.training.loop.log import Log
 from tercet.training.loop.optimizers import make_optimizer
 from tercet.training.loop.processes import Processes, whole
 from tercet.training.loop.schedules import rate_at
-from tercet.training.loop.settings import LoopSettings
+from tercet.training.loop.settings import LoopSettings, TimesRule, interval
 from tercet.training.loop.state import optimizer_state, set_optimizer_state, set_weights, weights_of
 
 logger = logging.getLogger("tercet")
@@ -152,7 +152,8 @@ class _Training:
 
     def run(self, batches_from: Callable[[dict[str, Any] | None], Batches], *, progress: bool) -> TrainResult:
         batches = batches_from(self._resume())
-        num_steps = self.settings.steps or batches.num_batches
+        steps = self.settings.steps
+        num_steps = steps if isinstance(steps, int) else batches.num_batches
         if num_steps is None:
             raise SettingError("epochs: these rows are not counted, so an epoch has no end. Give steps instead.")
         self.module.train()
@@ -178,8 +179,8 @@ class _Training:
         self.module.eval()
         return TrainResult(num_steps, self.best)
 
-    def _is_due(self, every: int, num_steps: int) -> bool:
-        return self.num_done % every == 0 or self.num_done == num_steps
+    def _is_due(self, every: int | TimesRule, num_steps: int) -> bool:
+        return self.num_done % interval(every, num_steps=num_steps) == 0 or self.num_done == num_steps
 
     def _note(self, loss: float) -> str:
         return f"loss {loss:.4f}" + ("" if self.dev is None else f"  dev {self.dev:.2f}")

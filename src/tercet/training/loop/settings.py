@@ -1,18 +1,60 @@
 """What can be chosen about a training loop."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Discriminator, Field, PositiveFloat, Tag, model_validator
 
-from tercet.data.rows.settings import RowSettings
-from tercet.storage.settings import Settings
+from tercet.data.rows.settings import HeldOut, RowSettings
+from tercet.storage.settings import NUMBER, RULE, Settings, number_or_rule
+
+
+class StepRule(Settings):
+    """How many updates, where that follows from the number of rows: `steps: {epochs: 3, least: 40, most: 1000}`."""
+
+    epochs: int = Field(ge=1)
+    """How many times every row is seen: the steps are `epochs` x rows / `batch`, rounded."""
+
+    least: int = Field(default=1, ge=1)
+    """The fewest steps."""
+
+    most: int | None = Field(default=None, ge=1)
+    """The most steps; null for no limit. It wins over `least`."""
+
+    def steps(self, num_rows: int, *, batch: int) -> int:
+        """Return how many steps so many rows get."""
+        steps = max(round(self.epochs * num_rows / batch), self.least)
+        return steps if self.most is None else min(steps, self.most)
+
+
+class TimesRule(Settings):
+    """How many steps lie between two scores, where that follows from the number of steps: `every: {times: 5}`."""
+
+    times: int = Field(ge=1)
+    """How many scores there are, evenly over all steps; the one before the first step does not count."""
+
+
+Every = Annotated[
+    Annotated[int, Field(ge=1), Tag(NUMBER)] | Annotated[TimesRule, Tag(RULE)], Discriminator(number_or_rule)
+]
+"""How many steps lie between two scores: a number, or `{times: NUMBER}`."""
+
+Steps = Annotated[
+    Annotated[int, Field(ge=1), Tag(NUMBER)] | Annotated[StepRule, Tag(RULE)], Discriminator(number_or_rule)
+]
+"""How many updates: a number, or `{epochs: NUMBER, least: NUMBER, most: NUMBER}`."""
+
+
+def interval(every: int | TimesRule, *, num_steps: int) -> int:
+    """Return how many steps lie between two scores of a training with so many steps."""
+    return -(-num_steps // every.times) if isinstance(every, TimesRule) else every
 
 
 class ScoreSettings(Settings):
     """When a model is scored while it trains, and which weights are kept; a higher score is better."""
 
-    every: int = Field(default=250, ge=1)
-    """How many steps lie between two scores. There is one before the first step and one behind the last, too."""
+    every: Every = 250
+    """How many steps lie between two scores, or `{times: 5}`: so many scores, evenly over all steps. There is also one
+    before the first step and one after the last."""
 
     keep: Literal["best", "last"] = "best"
     """Whether the weights with the best score come out, or the last ones. The start is never the best."""
@@ -27,18 +69,25 @@ class DevSettings(ScoreSettings):
     rows: RowSettings | None = Field(default=None, exclude_if=lambda rows: rows is None)
     """Triplets in place of a task: how often the positive is nearer to the anchor than the negatives."""
 
+    held_out: HeldOut | None = Field(default=None, exclude_if=lambda held_out: held_out is None)
+    """A part of the stage's own rows in place of a task, scored like `rows`; nothing is learned from it. How large a
+    share, or `{rows: 100, least: 0.1, most: 0.3}`: about so many rows, within these shares. Triplets of one anchor, and
+    labelled pairs of one premise, stay together."""
+
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if self.rows is not None and self.task != "STSB-dev":
-            raise ValueError("task and rows are two things to score on: give one of them")
+    def _one_of_them(self) -> Self:
+        given = [self.task != "STSB-dev", self.rows is not None, self.held_out is not None]
+        if sum(given) > 1:
+            raise ValueError("task, rows and held_out are three things to score on: give one of them")
         return self
 
 
 class TrajectorySettings(Settings):
     """When and on what alignment and uniformity are measured while a model trains. Nothing is selected by them."""
 
-    every: int = Field(default=100, ge=1)
-    """How many steps lie between two measurements. There is one before the first step and one behind the last, too."""
+    every: Every = 100
+    """How many steps lie between two measurements, or `{times: 5}`. There is also one before the first step and one
+    after the last."""
 
     sets: list[str] = Field(default=["STSB-dev"], min_length=1)
     """Scored pairs: an STS task, or `geometry:FILE`. Parallel pairs: `parallel:FILE`, or NTREX, `ntrex:eng-zho-CN`."""
@@ -47,8 +96,8 @@ class TrajectorySettings(Settings):
 class LoopSettings(Settings):
     """How long and by what rule weights are updated. Exactly one of `steps` and `epochs` is given."""
 
-    steps: int | None = Field(default=None, ge=1)
-    """How many updates."""
+    steps: Steps | None = None
+    """How many updates; or `{epochs: 3, least: 40, most: 1000}`: so many times over the rows, within these bounds."""
 
     epochs: int | None = Field(default=None, ge=1)
     """How many times every row is seen, in place of `steps`."""

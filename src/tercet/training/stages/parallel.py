@@ -45,6 +45,8 @@ class ParallelStage(TrainedSettings, ParallelSettings):
             raise ValueError("a source is given unless design is multilingual, which has one encoder for both sides")
         if self.design != "frozen" and (self.cache or (self.lora is not None and self.source is not None)):
             raise ValueError(f"design {self.design}: a source that is trained has neither cache nor lora")
+        if self.evaluate is not None and self.evaluate.held_out is not None:
+            raise ValueError("evaluate.held_out: parallel pairs are not scored as triplets. Take evaluate.task")
         return self
 
 

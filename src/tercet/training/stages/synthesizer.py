@@ -15,7 +15,7 @@ from tercet.data.rows.settings import RowSettings
 from tercet.encoder.forward.engine import resolve_precision
 from tercet.synthesis.discriminator import Discriminator
 from tercet.training.loop.loop import Evaluate
-from tercet.training.loop.settings import ScoreSettings
+from tercet.training.loop.settings import Every, ScoreSettings
 from tercet.training.objectives.generate import GenerateDiscriminate, GenerateSettings, NliRow, pairs_of
 from tercet.training.stages.generator import OUTPUT, GeneratorSettings, TrainedGenerator
 from tercet.training.stages.stage import Context, Kind
@@ -35,8 +35,9 @@ Score = Callable[[Sequence[str], Sequence[str]], NDArray[np.float32]]
 class SynthesizerDevSettings(ScoreSettings):
     """When and on what a generator/discriminator is scored: 100 x accuracy - 10 x perplexity."""
 
-    every: int = Field(default=500, ge=1)
-    """How many steps lie between two scores. There is one before the first step and one behind the last, too."""
+    every: Every = 500
+    """How many steps lie between two scores, or `{times: 5}`. There is also one before the first step and one after the
+    last."""
 
     rows: RowSettings
     """Triplets and labelled pairs, as those that it learns from."""

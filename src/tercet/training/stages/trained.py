@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import nn
 
 from tercet.data.feeding.batches import Batches
+from tercet.data.feeding.held_out import split_rows
 from tercet.data.feeding.rows import Rows, open_rows
 from tercet.data.rows.columns import RowKind
 from tercet.data.rows.kinds import Triplet
@@ -23,7 +24,7 @@ from tercet.evaluation.tasks.task import Task
 from tercet.evaluation.tasks.triplets import triplet_task
 from tercet.storage.hashing import sha256_of_file
 from tercet.training.loop.loop import Evaluate, Measure, Stateful, StepResult, TrainResult, train
-from tercet.training.loop.settings import DevSettings, LoopSettings
+from tercet.training.loop.settings import DevSettings, LoopSettings, StepRule
 from tercet.training.loop.state import set_weights, weights_of
 from tercet.training.objectives.compute import ComputeSettings
 from tercet.training.objectives.gather import Gather
@@ -149,17 +150,21 @@ class TrainedEncoder(ABC):
         self.settings = settings
         self.context = context
         self.inputs = settings.describe(context)
-        self.rows = open_rows(placed(settings.rows, context), kind=self.row_kind, rank=context.processes.rank)
-        self.inputs["rows"] = self.rows.describe()
         dev = settings.evaluate
+        rows, dev_rows = placed(settings.rows, context), dev.rows if dev is not None else None
+        if dev is not None and dev.held_out is not None:
+            rows, dev_rows = split_rows(rows, dev.held_out, kind=self.row_kind)
+        self.rows = open_rows(rows, kind=self.row_kind, rank=context.processes.rank)
+        self.inputs["rows"] = self.rows.describe()
         self._dev: Task | str | None = dev.task if dev is not None else None
         file = Path((self._dev or "").partition(":")[2])
         if file.is_file():  # `scored:FILE` and the like: it selects the weights
             self.inputs["dev"] = {"sha256": sha256_of_file(file)}
-        if dev is not None and dev.rows is not None:
-            rows = open_dev_rows(dev.rows, "triplets", context)
-            self.inputs["dev"] = rows.describe()
-            self._dev = triplet_task(dev.rows.sources[0].path, cast("Iterable[Triplet]", rows))
+        if dev is not None and dev_rows is not None:
+            triplets = open_dev_rows(dev_rows, "triplets", context)
+            self.inputs["dev"] = triplets.describe()
+            name = (dev.rows or settings.rows).sources[0].path
+            self._dev = triplet_task(name, cast("Iterable[Triplet]", triplets))
 
     def start(self) -> Encoder:
         """Return the encoder before it is trained."""
@@ -245,8 +250,18 @@ def train_on_rows(
     measure: Measure | None = None,
     extra_state: Mapping[str, Stateful] | None = None,
 ) -> TrainResult:
-    """Train what an objective optimises on the rows of a stage."""
-    processes = context.processes
+    """Train what an objective optimises on the rows of a stage.
+
+    Raises:
+        SettingError: The steps follow from the number of rows, and these have none.
+    """
+    processes, rule = context.processes, settings.steps
+    if isinstance(rule, StepRule):
+        if rows.num_rows is None:
+            raise SettingError(
+                f"stages.{context.name}.steps: follow from the number of rows, and a stream has none. Give a number."
+            )
+        settings = settings.model_copy(update={"steps": rule.steps(rows.num_rows, batch=settings.batch)})
 
     def batches_from(state: dict[str, Any] | None) -> Batches:
         return rows.batches(
