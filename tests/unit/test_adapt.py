@@ -3,22 +3,25 @@
 import csv
 import json
 import re
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import yaml
 from scipy.stats import spearmanr
 
 from tercet import Encoder, InputError, ModelError, OutputError, SettingError
 from tercet.adaptation.adapt import adapt
 from tercet.data.feeding.rows import open_rows
 from tercet.evaluation.evaluate import evaluate
+from tercet.storage.hashing import text_place
 from tercet.synthesis import corpus
+from tercet.training import pipeline
 from tercet.training.pipeline import run_recipe
 from tercet.training.recipe import read_recipe
+from tercet.training.stages.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
 WORDS = "a man plays the guitar on stage two dogs run through deep snow stocks dropped monday".split()
@@ -105,11 +108,12 @@ def cosines(encoder, a, b):
 
 
 def held_out(folder, out="out"):
-    stages = yaml.safe_load((folder / out / "run" / "recipe.yaml").read_text())["stages"]
-    contrast = stages[1]["contrast"]
-    path = folder / out / "run" / "stages" / "01-synthesize" / "triplets.jsonl"
-    parts = contrast["rows"]["sources"], contrast["evaluate"]["rows"]["sources"]
-    return [[*open_rows({**sources[0], "path": str(path)}, kind="triplets")] for sources in parts]
+    """Return the rows that were learned from, and those that were scored on, as the stage has noted them."""
+    stages = folder / out / "run" / "stages"
+    inputs = json.loads((stages / "02-contrast" / "stage.json").read_text())["inputs"]
+    path = str(stages / "01-synthesize" / "triplets.jsonl")
+    shares = [inputs[part]["sources"][0]["share"] for part in ("rows", "dev")]
+    return [[*open_rows({"path": path, "share": share}, kind="triplets")] for share in shares]
 
 
 # What is learned from, and what is held out.
@@ -328,45 +332,82 @@ def test_other_settings_make_only_what_they_touch_anew(folder, run):
 
 
 def test_the_times_of_all_attempts_with_the_same_settings_are_added_up(folder, run, monkeypatch):
-    module, now, costs = import_module("tercet.adaptation.adapt"), [0.0], iter([])
-    run_whole = module.run_recipe
+    now, costs = [0.0], iter([])
 
-    def take(recipe, *args, **more):
-        now[0] += (cost := next(costs))
-        if cost == 20:
-            raise KeyboardInterrupt
-        return run_whole(recipe, *args, **more)
+    def slow(work):
+        def take(self):
+            now[0] += (cost := next(costs))
+            if cost == 20:
+                raise KeyboardInterrupt
+            return work(self)
 
-    monkeypatch.setattr(module, "run_recipe", take)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        return take
+
+    monkeypatch.setattr(pipeline, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for name in ("synthesize", "contrast"):
+        kind = KINDS[name].work
+        monkeypatch.setattr(kind, "run", slow(kind.run))
     costs = iter([10, 20])
     with pytest.raises(KeyboardInterrupt):
         run("timed")
     (folder / "timed.tsv").write_text("anchor\tpositive\tnegative\nnot there one\tnot there two\tnot there three\n")
     attempts = [
-        ([1, 5], {}, (10, 25)),
-        ([1, 7], {"steps": 3}, (10, 7)),
-        ([2, 3], {"steps": 3, "evals": ["timed.tsv"]}, (2, 7)),  # filtered anew, with the same triplets
+        ([5], {}, (10, 25)),
+        ([7], {"steps": 3}, (10, 7)),
+        ([2], {"steps": 3, "evals": ["timed.tsv"]}, (2, 7)),  # filtered anew, with the same triplets
     ]
     for parts, asked, wanted in attempts:
         costs = iter(parts)
         changes = [f"stages.contrast.steps={asked.pop('steps')}"] if "steps" in asked else []
         times_s = run("timed", *changes, **asked).times_s
         assert (times_s["synthesis"], times_s["training"]) == wanted
+        assert not [*(folder / "timed" / "run" / "stages").glob("*/time.json")] and next(costs, None) is None
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("stages.contrast.rows.share=[0,1]", "Make them disjoint"),
-        ("stages.contrast.rows.share=1.0", r"their shares: \[FROM, TO\]"),
-        ("stages.contrast.evaluate.rows=in.txt", r"their shares: \[FROM, TO\]"),
-        ("stages.contrast.evaluate=null", r"their shares: \[FROM, TO\]"),
+        ("stages.contrast.rows=in.txt", "leave rows as they are"),
+        ('stages.contrast.rows=["@synthesize", "in.txt"]', "leave rows as they are"),
+        ("stages.contrast.rows.share=0.5", r"Say from where to where: \[0, 0\.5\]"),
+        ("stages.contrast.evaluate.rows=in.txt", "task, rows and held_out are three things"),
+        ("stages.contrast.evaluate=null", r"held out \(evaluate\.held_out\)"),
+        ('stages=[{"synthesize": {"sentences": "in.txt", "model": "start"}}]', "stages: are two"),
     ],
 )
-def test_nothing_may_be_learned_from_what_is_held_out(run, change, message):
+def test_the_report_needs_triplets_that_are_held_out(run, change, message):
+    StandIn.num_generated = 0
     with pytest.raises(SettingError, match=message):
         run("refused", change)
+    assert StandIn.num_generated == 0
+
+
+def test_nothing_is_learned_from_what_is_held_out_however_much_that_is(folder, run):
+    changes = ["rows.share=[0.1,0.9]", "evaluate.held_out=0.5"]
+    run("half", *(f"stages.contrast.{change}" for change in changes))
+    trained, held = ({row.anchor for row in rows} for rows in held_out(folder, "half"))
+    assert len(held) == round((len(trained) + len(held)) / 2) and not trained & held
+    assert trained | held == {
+        row["anchor"] for row in triplets(folder, "half") if 0.1 <= text_place(row["anchor"]) < 0.9
+    }
+
+
+def test_the_recipe_is_made_once_and_run_once(run, monkeypatch):
+    calls = Counter()
+
+    def counted(function):
+        def call(*args, **more):
+            calls[function.__name__] += 1
+            return function(*args, **more)
+
+        return call
+
+    for place in ("plan.make_recipe", "adapt.run_recipe"):
+        module, _, name = place.partition(".")
+        module = import_module(f"tercet.adaptation.{module}")
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
+    run("once")
+    assert calls == {"make_recipe": 1, "run_recipe": 1}
 
 
 # What is refused.

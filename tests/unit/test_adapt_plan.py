@@ -11,25 +11,29 @@ from tercet.adaptation.findings import own_tasks
 from tercet.adaptation.plan import MODEL, SYNTHESIZER, Plan, Request
 from tercet.data.feeding.rows import open_rows
 from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
+from tercet.training.loop.settings import interval
+
+
+def plan_of(*changes, **more):
+    request = {"sentences": ("in.txt",), "model": "random:t5-tiny", "synthesizer": "x", **more}
+    return Plan.of(Request(**request, changes=tuple(f"stages.{change}" for change in changes)))
+
+
+def write_triplets(path, num_anchors, *, each=1):
+    rows = [{"anchor": f"anchor {i}", "positive": f"yes {i} {k}"} for i in range(num_anchors) for k in range(each)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 def test_small_piles_get_more_candidates_and_more_of_them_is_held_out(tmp_path):
-    request = Request(sentences=("in.txt",), model="random:t5-tiny", synthesizer="x")
-
-    def num_samples(num):
-        return request.content(num_sentences=num)["stages"][0]["synthesize"]["num_samples"]
-
-    assert [num_samples(num) for num in (300, 1_200, 1_900, 5_000, None)] == [4, 2, 1, 1, 1]
+    plan = plan_of()
+    rule = plan.recipe.stages[0].settings.num_samples
+    assert [rule.num_samples(num) for num in (300, 1_200, 1_900, 5_000, None)] == [4, 2, 1, 1, 1]
     for num_anchors, num_held_out, steps in ((10, 3, 40), (250, 50, 40), (2_500, 250, round(3 * 4_500 / 64))):
-        rows = [{"anchor": f"anchor {i}", "positive": f"yes {i} {k}"} for i in range(num_anchors) for k in range(2)]
-        path = tmp_path / f"{num_anchors}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        contrast = request.content(anchors=[row["anchor"] for row in rows])["stages"][1]["contrast"]
-        sources = contrast["rows"], contrast["evaluate"]["rows"]
-        trained, held_out = ([*open_rows({**source, "path": path}, kind="triplets")] for source in sources)
+        path = write_triplets(tmp_path / f"{num_anchors}.jsonl", num_anchors, each=2)
+        held_out = [*open_rows(plan.held_out_rows(path), kind="triplets")]
         assert len(held_out) == 2 * num_held_out == 2 * len({row.anchor for row in held_out})
-        assert len(trained) == len(rows) - len(held_out)
-        assert contrast["steps"] == steps
+        assert plan.contrast.steps.steps(2 * num_anchors - len(held_out), batch=plan.contrast.batch) == steps
 
 
 @pytest.mark.parametrize(
@@ -40,22 +44,22 @@ def test_small_piles_get_more_candidates_and_more_of_them_is_held_out(tmp_path):
         (["batch=100"], 3 * 1_800 // 100),
         (["batch=256"], 40),
         (["batch=16", "steps=84"], 84),
+        (["steps=200"], 200),
+        (["steps.most=60"], 60),
     ],
 )
 def test_the_triplets_are_learned_three_times_whatever_the_batch(changes, steps):
-    request = Request(
-        ("x",),
-        model="random:t5-tiny",
-        synthesizer="x",
-        changes=tuple(f"stages.contrast.{change}" for change in changes),
-    )
-    contrast = Plan.of(request, anchors=[f"anchor {i}" for i in range(2_000)]).contrast
-    assert (contrast.steps, contrast.evaluate.every) == (steps, -(-steps // 5))
+    contrast = plan_of(*(f"contrast.{change}" for change in changes)).contrast
+    found = contrast.steps if isinstance(contrast.steps, int) else contrast.steps.steps(1_800, batch=contrast.batch)
+    assert (found, interval(contrast.evaluate.every, num_steps=found)) == (steps, -(-steps // 5))
 
 
-def test_scores_lie_a_fifth_of_the_steps_apart_however_many_are_asked_for():
-    request = Request(("in.txt",), model="random:t5-tiny", synthesizer="x", changes=("stages.contrast.steps=200",))
-    assert Plan.of(request).contrast.evaluate.every == 40
+def test_what_was_asked_for_is_in_the_one_recipe():
+    plan = plan_of("contrast.evaluate.every=4", "contrast.evaluate.held_out=0.2", "synthesize.num_samples=3")
+    synthesis, contrast = plan.recipe.stages[0].settings, plan.contrast
+    assert (contrast.evaluate.every, plan.held_out, synthesis.num_samples, synthesis.min_triplets) == (4, 0.2, 3, 20)
+    epochs = plan_of("contrast.steps=null", "contrast.epochs=2").contrast
+    assert (epochs.steps, epochs.epochs) == (None, 2)
 
 
 def test_a_t5_that_is_no_sentence_encoder_yet_is_read_out_as_in_gense(synthesizer_folder):

@@ -30,6 +30,29 @@ def run(tmp_path, tiny):
     return go
 
 
+def test_the_time_of_a_stage_is_that_of_all_its_attempts_and_is_known_when_it_is_skipped(run, tmp_path, monkeypatch):
+    step, num = Contrast.step, [0]
+
+    def stop(self, batch):
+        num[0] += 1
+        if num[0] == 2:
+            raise KeyboardInterrupt
+        return step(self, batch)
+
+    monkeypatch.setattr(Contrast, "step", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    waiting = tmp_path / "run" / "stages" / "01-a" / "time.json"
+    first_s = json.loads(waiting.read_text())["time_s"]
+    waiting.write_text(json.dumps({"time_s": first_s + 1_000}))
+    time_s = run().stages[0].time_s
+    assert 0 < first_s and 1_000 + first_s < time_s < 2_000
+    assert not waiting.exists()
+    assert is_skipped(again := run()) and again.stages[0].time_s == time_s
+    other = run("stages.a.steps=3").stages[0]
+    assert other.time_s < 1_000
+
+
 def is_skipped(result):
     return result.stages[0].skipped
 

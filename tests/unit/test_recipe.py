@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from tercet import InputError, SettingError
-from tercet.training.loop.settings import DevSettings
+from tercet.data.rows.settings import HeldOutRule
+from tercet.synthesis.settings import SampleRule
+from tercet.training.loop.settings import DevSettings, StepRule, TimesRule
 from tercet.training.pipeline import check_tasks
 from tercet.training.recipe import RecipeFile, make_recipe, read_recipe
 from tercet.training.stages.adapters import LoraSettings
@@ -222,11 +224,58 @@ def test_a_stage_that_trains_a_t5_to_write_has_no_readout():
         make_recipe(content, default_name="x")
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"steps": 0}, r"stages\.contrast\.contrast\.steps 0: Input should be greater"),
+        ({"steps": "some"}, r"stages\.contrast\.contrast\.steps 'some': Input should be a valid integer"),
+        ({"steps": {"epochs": 0}}, r"contrast\.steps\.epochs 0: "),
+        ({"steps": {"epochs": 1, "leest": 3}}, r"contrast\.steps\.leest: there is no such setting\. .+ least"),
+        ({"steps": {"epochs": 1}, "epochs": 1}, "exactly one of steps and epochs"),
+        ({"steps": {"epochs": 1}, "rows": {"path": "hub:a/b", "stream": True}}, "steps: .+ a stream has none"),
+        ({"evaluate": {"every": {"times": 0}}}, r"contrast\.evaluate\.every\.times 0: "),
+        ({"trajectory": {"every": {}}}, r"contrast\.trajectory\.every\.times: is missing"),
+        ({"evaluate": {"held_out": 1.0}}, r"contrast\.evaluate\.held_out 1\.0: Input should be less than 1"),
+        ({"evaluate": {"held_out": {"rows": 9, "least": 0.5, "most": 0.2}}}, "held_out: least is more than most"),
+        ({"evaluate": {"held_out": 0.1, "task": "STSB"}}, "three things to score on: give one of them"),
+        ({"evaluate": {"held_out": 0.1}, "rows": {"path": "hub:a/b", "stream": True}}, "hub:a/b: no part of a stream"),
+        ({"evaluate": {"held_out": 0.1}, "rows": {"path": "a", "share": 0.5}}, r"from where to where: \[0, 0\.5\]"),
+    ],
+)
+def test_a_number_or_a_rule_that_does_not_fit_is_named_by_its_path(settings, message):
+    loop = {"rows": "a.txt", "batch": 8, "learning_rate": 1e-3, "start": "x"}
+    length = {} if "steps" in settings else {"steps": 1}
+    with pytest.raises(SettingError, match=message):
+        make_recipe({"stages": [{"contrast": {**loop, **length, **settings}}]}, default_name="x")
+
+
+def test_rules_are_in_the_recipe_that_a_run_writes_and_numbers_stay_numbers():
+    loop = {"rows": "a.txt", "batch": 8, "learning_rate": 1e-3, "start": "x"}
+    rules = {"steps": {"epochs": 3, "least": 40, "most": 1_000}, "evaluate": {"every": {"times": 5}, "held_out": 0.1}}
+    content = {
+        "stages": [{"name": "a", "contrast": {**loop, **rules}}, {"name": "b", "contrast": {**loop, "steps": 7}}]
+    }
+    recipe = make_recipe(content, default_name="x")
+    assert make_recipe(yaml.safe_load(recipe.as_yaml()), default_name="x") == recipe
+    first, second = (stage.dump() for stage in recipe.stages)
+    assert first["steps"] == rules["steps"] and first["evaluate"].items() >= rules["evaluate"].items()
+    assert second["steps"] == 7 and "held_out" not in str(second)
+    changed = make_recipe(content, default_name="x", changes=["stages.a.steps=9", "stages.a.evaluate.every=2"])
+    assert (changed.stages[0].settings.steps, changed.stages[0].settings.evaluate.every) == (9, 2)
+
+
+def test_parallel_pairs_are_not_held_out():
+    stage = {"rows": "a.tsv", "batch": 8, "steps": 1, "learning_rate": 1e-3, "start": "x", "source": "y"}
+    with pytest.raises(SettingError, match=r"evaluate\.held_out: parallel pairs are not scored as triplets"):
+        make_recipe({"stages": [{"parallel": {**stage, "evaluate": {"held_out": 0.1}}}]}, default_name="x")
+
+
 def test_every_setting_is_in_the_documentation():
     pages = [RECIPES.parent / "docs" / name for name in ("training.md", "synthesis.md")]
     text = "".join(page.read_text() for page in pages).replace("```", "")
     documented = {*re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", text)))}
-    classes = [RecipeFile, DevSettings, LoraSettings, *(kind.settings for kind in KINDS.values())]
+    rules = [StepRule, TimesRule, HeldOutRule, SampleRule]
+    classes = [RecipeFile, DevSettings, LoraSettings, *rules, *(kind.settings for kind in KINDS.values())]
     names = {name for settings in classes for name in settings.model_fields}
     assert names | KINDS.keys() <= documented
 

@@ -19,7 +19,7 @@ from tercet.synthesis.comparison import compare
 from tercet.synthesis.corpus import make_corpus, refilter
 from tercet.synthesis.filters import Filter
 from tercet.synthesis.sentences import Sentences
-from tercet.synthesis.settings import FilterSettings, SentenceSettings, SynthesisSettings
+from tercet.synthesis.settings import FilterSettings, SampleRule, SentenceSettings, SynthesisSettings
 
 
 def number_of(*parts):
@@ -80,6 +80,24 @@ def candidates(folder):
     return [
         row for file in sorted((folder / "candidates").glob("*.parquet")) for row in pq.read_table(file).to_pylist()
     ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "num_samples"),
+    [({"candidates": 200, "most": 4}, 4), ({"candidates": 200}, 4), ({"candidates": 200, "most": 3}, 3),
+     ({"candidates": 80}, 2), ({"candidates": 20}, 1)],
+)  # fmt: skip
+def test_as_many_candidates_are_made_as_give_the_wanted_number_in_all(lines, tmp_path, rule, num_samples):
+    synthesize(settings(lines, num_samples=rule), tmp_path / "rule", model=StandIn())
+    synthesize(settings(lines, num_samples=num_samples), tmp_path / "number", model=StandIn())
+    found, wanted = (
+        {p.name: p.read_bytes() for p in (tmp_path / name / "candidates").iterdir()} for name in ("rule", "number")
+    )
+    assert found == wanted
+
+
+def test_sentences_that_are_not_counted_get_one_candidate_each():
+    assert SampleRule(candidates=2_000, most=4).num_samples(None) == 1
 
 
 def test_every_sentence_has_candidates_with_the_models_probabilities(lines, tmp_path):

@@ -149,12 +149,46 @@ def test_a_stage_is_scored_on_triplets_that_it_does_not_learn_from(run, tmp_path
         assert scores[step] == pytest.approx(100 * np.mean(right))
 
 
+def test_a_stage_may_hold_out_a_part_of_its_own_rows(run, tmp_path):
+    first, _ = run(*HELD_OUT)
+    shares = json.loads((first["open"].folder / "stage.json").read_text())["inputs"]
+    held_out = shares["dev"]["num_rows"] / len(triplets(tmp_path))
+    second, _ = run(f"stages.open.evaluate={json.dumps({'held_out': held_out, 'every': 1})}")
+    inputs = json.loads((second["open"].folder / "stage.json").read_text())["inputs"]
+    assert [inputs[part]["num_rows"] for part in ("rows", "dev")] == [
+        shares[part]["num_rows"] for part in ("rows", "dev")
+    ]
+    assert not second["open"].skipped and second["open"].notes == first["open"].notes
+    assert sum(inputs[part]["num_rows"] for part in ("rows", "dev")) == len(triplets(tmp_path))
+    border = inputs["rows"]["sources"][0]["share"][1]
+    assert inputs["dev"]["sources"][0]["share"] == [border, 1.0]
+
+
+def test_the_steps_of_a_stage_follow_from_the_rows_of_an_earlier_one(run, tmp_path):
+    stages, _ = run('stages.open.steps={"epochs": 2, "least": 3, "most": 50}', "stages.open.evaluate=null")
+    assert stages["open"].notes["num_steps"] == round(2 * len(triplets(tmp_path)) / 4) > 3
+    fewer, _ = run('stages.open.steps={"epochs": 2, "least": 3, "most": 50}', "stages.synthetic.max_sentences=2")
+    assert fewer["open"].notes["num_steps"] == 3
+
+
+def test_fewer_triplets_than_needed_end_a_run_before_anything_is_learned(run, tmp_path):
+    num = len(run()[0]) and len(triplets(tmp_path))
+    assert run(f"stages.synthetic.min_triplets={num}")[0]["synthetic"].notes == {"num_triplets": num}
+    with pytest.raises(
+        InputError, match=rf"in\.txt: {num} of 40 .+ {num + 1} are needed.+stages\.synthetic\.alpha=0\.5"
+    ):
+        run(f"stages.synthetic.min_triplets={num + 1}", "stages.open.steps=3")
+    record = json.loads((tmp_path / "run" / "stages" / "02-open" / "stage.json").read_text())
+    assert record["notes"]["num_steps"] == 2
+    assert run(f"stages.synthetic.min_triplets={num + 1}", "stages.synthetic.alpha=0.5")[1] == 0
+
+
 def test_other_held_out_triplets_train_anew_and_a_task_beside_them_is_refused(run):
     run(*HELD_OUT)
     assert [stage.skipped for stage in run(*HELD_OUT)[0].values()] == [True, True]
     less = HELD_OUT[1].replace("0.6", "0.7")
     assert [stage.skipped for stage in run(HELD_OUT[0], less)[0].values()] == [True, False]
-    with pytest.raises(SettingError, match="task and rows are two things"):
+    with pytest.raises(SettingError, match="task, rows and held_out are three things"):
         run(*HELD_OUT, "stages.open.evaluate.task=STSB")
 
 

@@ -248,6 +248,30 @@ def test_the_best_weights_come_out_and_the_start_is_not_a_candidate(tmp_path):
     assert steps == ["step-00000006", "step-00000010", "step-00000012"]
 
 
+@pytest.mark.parametrize(("times", "steps"), [(1, [12]), (4, [3, 6, 9, 12]), (5, [3, 6, 9, 12]), (100, range(1, 13))])
+def test_scores_may_lie_evenly_over_all_steps_however_many_there_are(tmp_path, times, steps):
+    for length in ({"steps": NUM_STEPS}, {"steps": None, "epochs": 1}):  # of epochs the number is known later
+        run(tmp_path / str(length), scores=range(20), evaluate=DevSettings(every={"times": times}), **length)
+        lines = [json.loads(line) for line in (tmp_path / str(length) / "metrics.jsonl").read_text().splitlines()]
+        assert [line["step"] for line in lines if "dev" in line] == [0, *steps]
+
+
+@pytest.mark.parametrize(
+    ("rule", "num_rows", "steps"),
+    [
+        ({"epochs": 3, "least": 40, "most": 1_000}, 200, 40),
+        ({"epochs": 3, "least": 40, "most": 1_000}, 1_801, 84),
+        ({"epochs": 3, "least": 40, "most": 1_000}, 100_000, 1_000),
+        ({"epochs": 1}, 10, 1),
+        ({"epochs": 1}, 96, 2),
+        ({"epochs": 2}, 6_400_000, 200_000),
+        ({"epochs": 2, "least": 9, "most": 5}, 64, 5),
+    ],
+)
+def test_steps_may_follow_from_the_number_of_rows(rule, num_rows, steps):
+    assert LoopSettings(steps=rule, learning_rate=1).steps.steps(num_rows, batch=64) == steps
+
+
 def test_the_last_weights_come_out_where_they_are_asked_for(tmp_path, whole):
     found, result = run(tmp_path, scores=SCORES, **dev(keep="last"))
     assert result.best is None

@@ -96,7 +96,7 @@ class Request:
     def content(self) -> dict[str, Any]:
         """Return what the recipe's file would hold, before the changes that were asked for."""
         contrast = {
-            "rows": f"{REFERENCE}{_SYNTHESIZE}",
+            "rows": {"path": f"{REFERENCE}{_SYNTHESIZE}"},
             "steps": _STEPS,
             **_CONTRAST,
             "evaluate": {"held_out": _HELD_OUT, "every": {"times": _NUM_SCORES}, "keep": "best"},

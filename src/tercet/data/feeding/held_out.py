@@ -24,14 +24,7 @@ def split_rows(settings: RowSettings, held_out: HeldOut, *, kind: RowKind) -> tu
         SettingError: A source is streamed, or has a share that is no interval.
         InputError: All rows have one anchor.
     """
-    for source in settings.sources:
-        if source.stream:
-            raise SettingError(f"{source.path}: a stream has no part that is held out. Set stream: false.")
-        if not isinstance(source.share, tuple) and source.share != 1:
-            raise SettingError(
-                f"{source.path}: a share of {source.share} cannot be divided. Say from where to where: "
-                f"[0, {source.share}]."
-            )
+    check_divisible(settings)
     opened = open_rows(settings, kind=kind, rank=1)  # who opens the parts is told of bad rows
     found = [[place_of(row) for row in rows] for rows in opened.apart()]
     border = _border(found, held_out, name=settings.sources[0].path)
@@ -42,6 +35,18 @@ def split_rows(settings: RowSettings, held_out: HeldOut, *, kind: RowKind) -> tu
     )
     learned, scored = (settings.model_copy(update={"sources": part}) for part in parts)
     return learned, scored
+
+
+def check_divisible(settings: RowSettings) -> None:
+    """Raise SettingError if rows cannot be divided: a source is streamed, or has a share that is no interval."""
+    for source in settings.sources:
+        if source.stream:
+            raise SettingError(f"{source.path}: no part of a stream can be held out. Set stream: false.")
+        if not isinstance(source.share, tuple) and source.share != 1:
+            raise SettingError(
+                f"{source.path}: no part of the share {source.share} can be held out. Say from where to where: "
+                f"[0, {source.share}]."
+            )
 
 
 def _border(found: list[list[float]], held_out: HeldOut, *, name: str) -> float:

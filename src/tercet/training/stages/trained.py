@@ -4,14 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, cast
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 
 from tercet.data.feeding.batches import Batches
-from tercet.data.feeding.held_out import split_rows
+from tercet.data.feeding.held_out import check_divisible, split_rows
 from tercet.data.feeding.rows import Rows, open_rows
 from tercet.data.rows.columns import RowKind
 from tercet.data.rows.kinds import Triplet
@@ -107,6 +107,12 @@ class LearningSettings(StartSettings, LoopSettings):
     weights: NumberFormat = "float32"
     """How the model's weights are stored; the 16-bit formats are for the last stage."""
 
+    @model_validator(mode="after")
+    def _counted(self) -> Self:
+        if isinstance(self.steps, StepRule) and any(source.stream for source in self.rows.sources):
+            raise ValueError("steps: follow from the number of rows, and a stream has none. Give a number")
+        return self
+
     def names(self) -> list[str]:
         """Return the models and files that the stage uses."""
         return [*super().names(), *(source.path for source in self.rows.sources)]
@@ -117,6 +123,15 @@ class TrainedSettings(LearningSettings, EncoderStartSettings, ComputeSettings):
 
     evaluate: DevSettings | None = None
     """Scores on a dev task in between; null for none."""
+
+    @model_validator(mode="after")
+    def _divisible(self) -> Self:
+        if self.evaluate is not None and self.evaluate.held_out is not None:
+            try:
+                check_divisible(self.rows)
+            except SettingError as error:
+                raise ValueError(str(error)) from error
+        return self
 
     def names(self) -> list[str]:
         """Return the models and files that the stage uses."""
@@ -250,18 +265,10 @@ def train_on_rows(
     measure: Measure | None = None,
     extra_state: Mapping[str, Stateful] | None = None,
 ) -> TrainResult:
-    """Train what an objective optimises on the rows of a stage.
-
-    Raises:
-        SettingError: The steps follow from the number of rows, and these have none.
-    """
+    """Train what an objective optimises on the rows of a stage."""
     processes, rule = context.processes, settings.steps
-    if isinstance(rule, StepRule):
-        if rows.num_rows is None:
-            raise SettingError(
-                f"stages.{context.name}.steps: follow from the number of rows, and a stream has none. Give a number."
-            )
-        settings = settings.model_copy(update={"steps": rule.steps(rows.num_rows, batch=settings.batch)})
+    if isinstance(rule, StepRule):  # and rows that are counted, as the settings have checked
+        settings = settings.model_copy(update={"steps": rule.steps(rows.num_rows or 0, batch=settings.batch)})
 
     def batches_from(state: dict[str, Any] | None) -> Batches:
         return rows.batches(
