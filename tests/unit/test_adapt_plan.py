@@ -64,9 +64,10 @@ def test_what_was_asked_for_is_in_the_one_recipe():
 
 def test_a_t5_that_is_no_sentence_encoder_yet_is_read_out_as_in_gense(synthesizer_folder):
     request = Request(sentences=("x",), model=str(synthesizer_folder("t5")), synthesizer="x")
-    assert Plan.of(request).contrast.encoder.given() == {"readout": "encdec-first", "prompt": "gense", "max_tokens": 64}
+    wanted = {"readout": "encdec-first", "prompt": "gense", "max_tokens": 64}
+    assert Plan.of(request).contrast.encoder.given() == wanted
     changed = Request(sentences=("x",), model=request.model, synthesizer="x", changes=("encoder.readout=enc-mean",))
-    assert Plan.of(changed).contrast.encoder["readout"] == "enc-mean"
+    assert Plan.of(changed).contrast.encoder.given() == {**wanted, "readout": "enc-mean"}
 
 
 def test_the_command_in_the_report_is_one_that_asks_for_the_same():

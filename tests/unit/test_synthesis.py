@@ -88,8 +88,8 @@ def candidates(folder):
      ({"candidates": 80}, 2), ({"candidates": 20}, 1)],
 )  # fmt: skip
 def test_as_many_candidates_are_made_as_give_the_wanted_number_in_all(lines, tmp_path, rule, num_samples):
-    synthesize(settings(lines, num_samples=rule), tmp_path / "rule", model=StandIn())
-    synthesize(settings(lines, num_samples=num_samples), tmp_path / "number", model=StandIn())
+    make_corpus(settings(lines, num_samples=rule), tmp_path / "rule", model=StandIn())
+    make_corpus(settings(lines, num_samples=num_samples), tmp_path / "number", model=StandIn())
     found, wanted = (
         {p.name: p.read_bytes() for p in (tmp_path / name / "candidates").iterdir()} for name in ("rule", "number")
     )
