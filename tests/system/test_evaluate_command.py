@@ -102,7 +102,6 @@ def test_the_readouts_of_a_raw_checkpoint_give_different_scores(tercet, checkpoi
         (["--tasks", "sts"], "--data"),
         (["--tasks", "sts", "--data", "nowhere"], "nowhere: no such folder"),
         (["--tasks", "scored:missing.tsv"], "missing.tsv"),
-        (["--tasks", "zh", "--data", ".", "--classifier", "svm"], "svm"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(tercet, checkpoint, arguments, message):

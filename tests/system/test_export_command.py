@@ -1,6 +1,9 @@
 """`tercet export`: a folder that the other commands take as a model."""
 
 import numpy as np
+import pytest
+
+from tercet import SettingError, export
 
 
 def test_an_exported_model_embeds_as_the_model_itself(tercet, models, tmp_path):
@@ -16,8 +19,7 @@ def test_an_exported_model_embeds_as_the_model_itself(tercet, models, tmp_path):
     assert np.abs(found - wanted).max() < 1e-4
 
 
-def test_a_format_that_is_unknown_is_refused_before_the_model_is_read(tercet, tmp_path):
-    done = tercet("export", "--model", "no-such-model", "--format", "tflite", "--out", "exported")
-    assert done.returncode == 2
-    assert done.stderr.startswith("SettingError: format 'tflite'")
+def test_a_format_that_is_unknown_is_refused_before_the_model_is_read(tmp_path):
+    with pytest.raises(SettingError, match="format 'tflite': there is none of that name"):
+        export("no-such-model", tmp_path / "exported", format="tflite")
     assert list(tmp_path.iterdir()) == []

@@ -76,12 +76,12 @@ def test_filtering_again_and_comparing_need_no_model(tercet, command, tmp_path):
     assert tercet(*command("a")).returncode == 0
     assert tercet(*command("b", "--strategy", "no-negatives")).returncode == 0
     before = content(tmp_path / "a")
-    assert tercet("synthesize", "--refilter", "a", "--alpha", "1").returncode == 0
+    assert tercet("refilter", "a", "--alpha", "1").returncode == 0
     assert (tmp_path / "a" / "triplets.jsonl").read_bytes() == b""
-    done = tercet("synthesize", "--refilter", "a", "--alpha", "0")
+    done = tercet("refilter", "a", "--alpha", "0")
     assert done.returncode == 0, done.stderr
     assert content(tmp_path / "a") == before
-    done = tercet("synthesize", "--compare", "a", "b")
+    done = tercet("compare", "a", "b")
     assert done.returncode == 0, done.stderr
     assert "a (generate)" in done.stdout
     assert "N/A" in done.stdout
@@ -136,33 +136,16 @@ def test_a_disk_that_fills_up_loses_nothing(tercet, command, tmp_path, max_file_
     assert content(tmp_path / "full") == content(tmp_path / "whole")
 
 
-def unused(option, flag):
-    return rf"SettingError: --{option}: does nothing with --{flag}\. Leave it out\."
-
-
 RUN = "synthesize in.txt --model ./x --out out"
 ERRORS = {
-    "no target": ("synthesize in.txt --model x", r"SettingError: --out: is missing\. .+"),
     "no such file": (RUN.replace("in.txt", "no.txt"), r"InputError: no\.txt: No such file.+"),
-    "no such strategy": (f"{RUN} --strategy dino", r"SettingError: strategy 'dino': .+"),
     "no such setting": (f"{RUN} --set top_q=1", r"SettingError: top_q: there is no such setting.+top_p.+"),
     "no evaluation texts": (f"{RUN} --leaks no.tsv", r"InputError: no\.tsv: No such file.+"),
     "no such model": (RUN, r"ModelError: \./x: no such folder\..+"),
     "half of a way": (f"{RUN} --strategy backtranslation --there ./x", r"SettingError: .*there and back.+"),
-    "filtering with a target": ("synthesize --refilter . --out out", unused("out", "refilter")),
-    "filtering with a model": ("synthesize --refilter . -m x --alpha 0.8", unused("model", "refilter")),
-    "filtering with a seed": ("synthesize --refilter . --set alpha=0.8 --seed 0", unused("seed", "refilter")),
-    "filtering documents": ("synthesize --refilter . --leaks no.tsv --split", unused("split", "refilter")),
-    "filtering with a strategy": ("synthesize --refilter . --strategy generate", unused("strategy", "refilter")),
-    "filtering a column": ("synthesize --refilter . --column text", unused("column", "refilter")),
-    "filtering with a translator": ("synthesize --refilter . --back x", unused("back", "refilter")),
-    "comparing with a target": ("synthesize --compare . --out out", unused("out", "compare")),
-    "comparing with a filter": ("synthesize --compare . --alpha 0.8", unused("alpha", "compare")),
-    "comparing with a setting": ("synthesize --compare . --set alpha=0.8", unused("set", "compare")),
-    "comparing and filtering": ("synthesize --compare . --refilter", unused("refilter", "compare")),
-    "a folder that is no corpus": ("synthesize --refilter .", r"InputError: audit\.json: there is no such file.+"),
+    "a folder that is no corpus": ("refilter .", r"InputError: audit\.json: there is no such file.+"),
     "a folder to compare that is none": (
-        "synthesize --compare .",
+        "compare .",
         r"InputError: audit\.json: there is no such file\. .+",
     ),
 }
