@@ -109,7 +109,7 @@ def test_a_model_of_the_sentence_t5_layout_saved_there_loads_here(tiny, t5_token
     theirs = SentenceTransformer(modules=modules, device="cpu")
     theirs.save(str(tmp_path / "m"))
     ours = Encoder.load(tmp_path / "m")
-    assert ours.settings == {
+    assert ours.settings.model_dump() == {
         "readout": "enc-mean",
         "mlp": "always",
         "projection": 768,
