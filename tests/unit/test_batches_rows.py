@@ -15,7 +15,7 @@ from tercet.data.feeding.rows import open_rows
 from tercet.data.feeding.stores import StreamFeed
 from tercet.data.reading.entries import Entry
 from tercet.data.rows.gate import Gate, RejectFile
-from tercet.data.rows.kinds import Text, Triplet, texts_of
+from tercet.data.rows.kinds import Text, texts_of
 from tercet.data.rows.records import RecordReader
 from tercet.data.rows.settings import RowSettings
 
