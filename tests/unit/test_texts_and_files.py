@@ -150,6 +150,26 @@ def test_a_bad_value_is_named_by_the_column_of_the_file(tmp_path):
         open_rows(path, kind="scored")
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "wanted"),
+    [
+        ("a.txt", "texts", "b125856ccec21595"),
+        ("a.txt", "triplets", "b125856ccec21595"),
+        ("nli.tsv", "triplets", "4d9d8d28b6bc39ac"),
+        ("nli.tsv", "inference", "f32173b088eab349"),
+        ("named.tsv", "nli", "6308c50c66e85ccd"),
+    ],
+)
+def test_rows_have_the_hashes_that_they_had_under_other_names(tmp_path, name, kind, wanted):
+    """By commit b135a02, where kinds were `triplets`, `labelled` and `nli`: candidates and positions stay good."""
+    write(tmp_path / "a.txt", None, ["one", "two"])
+    pairs = [("a", "b", "entailment"), ("a", "c", "neutral")]
+    for file in ("nli.tsv", "named.tsv"):
+        write(tmp_path / file, ["premise", "hypothesis", "label"], pairs)
+    source = {"path": tmp_path / name, **({"kind": "labelled"} if name == "named.tsv" else {})}
+    assert open_rows(source, kind=kind).describe()["sha256"].startswith(wanted)
+
+
 # One file, one meaning.
 
 FILES = {

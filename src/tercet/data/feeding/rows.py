@@ -112,6 +112,7 @@ class Source:
         return {**settings, **hashes, "num_rows": self.num_rows}
 
     def _hashed_settings(self, *, exclude: set[str] | None = None) -> dict[str, Any]:
+        """Return the settings as hashes know them: there NLI files still have their earlier name."""
         settings = self.settings.model_dump(exclude=exclude)
         return {**settings, "kind": "labelled" if self.settings.kind == "nli" else self.settings.kind}
 
