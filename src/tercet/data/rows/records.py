@@ -117,6 +117,9 @@ class RecordReader:
             self._getters.clear()
         if len(columns) > 1 and set(columns) <= set(names):
             self._getters[names] = operator.itemgetter(*columns)
+        elif len(columns) == 1 and columns[0] in names:
+            (only,) = columns
+            self._getters[names] = lambda record: (record[only],)
         else:
             self._getters[names] = lambda record: tuple(_value(record, column) for column in columns)
 
