@@ -19,9 +19,9 @@ from sklearn.pipeline import make_pipeline
 
 from tercet import Synthesizer
 from tercet.data.feeding.rows import open_rows
-from tercet.data.rows.kinds import LabelledPair
+from tercet.data.rows.kinds import NliPair
 from tercet.synthesis.synthesizer import Relation
-from tercet.training.objectives.generate import NliRow, pairs_of
+from tercet.training.objectives.generate import InferenceRow, pairs_of
 from tercet.training.recipe import read_recipe
 from tercet.training.stages.synthesizer import SynthesizerStage
 
@@ -29,20 +29,20 @@ RELATIONS: tuple[Relation, ...] = ("entailment", "contradiction")
 NUM_SAMPLES = 50
 
 
-def snli_test(folder: Path) -> list[LabelledPair]:
+def snli_test(folder: Path) -> list[NliPair]:
     """Return the pairs that are an entailment or a contradiction."""
     columns = [(folder / f"{name}.test").read_text(encoding="utf-8").splitlines() for name in ("s1", "s2", "labels")]
     rows = zip(*([cell.strip() for cell in column] for column in columns), strict=True)
-    return [LabelledPair(first, second, label) for first, second, label in rows if label in RELATIONS]
+    return [NliPair(first, second, label) for first, second, label in rows if label in RELATIONS]
 
 
-def learned_from(recipe: Path) -> list[LabelledPair]:
+def learned_from(recipe: Path) -> list[NliPair]:
     """Return the pairs that the recipe's last stage learns from."""
     settings = cast("SynthesizerStage", read_recipe(recipe).stages[-1].settings)
-    return [pair for row in open_rows(settings.rows, kind="nli") for pair in pairs_of(cast("NliRow", row))]
+    return [pair for row in open_rows(settings.rows, kind="inference") for pair in pairs_of(cast("InferenceRow", row))]
 
 
-def accuracies(synthesizer: Synthesizer, pairs: list[LabelledPair], learned: list[LabelledPair]) -> dict[str, float]:
+def accuracies(synthesizer: Synthesizer, pairs: list[NliPair], learned: list[NliPair]) -> dict[str, float]:
     """Return the share of pairs that each is right about, in percent."""
     premises, hypotheses = [pair.premise for pair in pairs], [pair.hypothesis for pair in pairs]
     wanted = np.array([pair.label == "entailment" for pair in pairs])

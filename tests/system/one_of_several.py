@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
 from tercet import Encoder
-from tercet.data.rows.kinds import LabelledPair, ParallelPair, Triplet
+from tercet.data.rows.kinds import NliPair, ParallelPair, Triplet
 from tercet.training.loop.processes import is_sharded
 from tercet.training.objectives.classify import NliClassifier
 from tercet.training.objectives.compute import ComputeSettings
@@ -31,11 +31,11 @@ TRIPLETS = [
     Triplet("Dogs run.", "The old wooden fence.", ("Deep snow.",)),
 ]
 PAIRS = [
-    LabelledPair("Dogs run.", "Dogs move.", "entailment"),
-    LabelledPair("Dogs run.", "Dogs sleep.", "contradiction"),
-    LabelledPair("A man plays.", "The man is tall.", "neutral"),
-    LabelledPair("Dogs run.", "A man plays.", "neutral"),
-    LabelledPair("Deep snow.", "Snow.", "entailment"),
+    NliPair("Dogs run.", "Dogs move.", "entailment"),
+    NliPair("Dogs run.", "Dogs sleep.", "contradiction"),
+    NliPair("A man plays.", "The man is tall.", "neutral"),
+    NliPair("Dogs run.", "A man plays.", "neutral"),
+    NliPair("Deep snow.", "Snow.", "entailment"),
 ]
 PARALLEL = [ParallelPair(row.anchor, row.positive) for row in TRIPLETS]
 TARGETS = torch.randn(97, 24, generator=torch.Generator().manual_seed(4))

@@ -99,7 +99,10 @@ FILES = {
         {"a.csv": b"id,title\n1,x\n"},
     ),
     "several columns and none named": Case(
-        f"embed a.csv {MODEL}", "RowError", ["a.csv:2: has no column 'text'"], {"a.csv": b"id,title\n1,x\n"}
+        f"embed a.csv {MODEL}",
+        "RowError",
+        ["a.csv:2: has no column for 'text'", "id, title", "--column"],
+        {"a.csv": b"id,title\n1,x\n"},
     ),
     "a column that is missing in one row": Case(
         f"embed a.jsonl --column body {MODEL}",

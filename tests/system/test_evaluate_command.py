@@ -95,6 +95,20 @@ def test_the_readouts_of_a_raw_checkpoint_give_different_scores(tercet, checkpoi
     assert len(scores) == 3
 
 
+def test_a_file_is_scored_without_saying_what_it_holds(tercet, checkpoint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-pairs.tsv").write_text("Sentence_A\tSentence_B\trelatedness_score\n" + PAIRS)
+    model = ("--model", checkpoint, "--set", "readout=enc-mean")
+    scores = []
+    for name in ("my-pairs.tsv", "scored:my-pairs.tsv"):
+        code, _ = tercet("evaluate", *model, "--tasks", name, "--out", tmp_path / "out")
+        assert code == 0
+        tasks = json.loads((tmp_path / "out" / "results.json").read_text())["tasks"]
+        assert [*tasks] == ["scored:my-pairs.tsv"]
+        scores.append(tasks["scored:my-pairs.tsv"]["score"])
+    assert scores[0] == scores[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -102,6 +116,7 @@ def test_the_readouts_of_a_raw_checkpoint_give_different_scores(tercet, checkpoi
         (["--tasks", "sts"], "--data"),
         (["--tasks", "sts", "--data", "nowhere"], "nowhere: no such folder"),
         (["--tasks", "scored:missing.tsv"], "missing.tsv"),
+        (["--tasks", "missing.tsv"], "missing.tsv: no such file"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(tercet, checkpoint, arguments, message):

@@ -95,7 +95,7 @@ STREAM = {"path": "hub:acme/nli#triplet", "stream": True}
 QUESTIONS = {
     "fetched": {"rows": "hub:acme/nli#triplet", "epochs": 2, "num": 30, "every": 7},
     "split": {"rows": "hub:acme/nli#triplet@dev", "all": True},
-    "labelled": {"rows": "hub:acme/classes", "kind": "labelled", "all": True},
+    "pairs": {"rows": "hub:acme/classes", "kind": "nli", "all": True},
     "grouped": {"rows": "hub:acme/classes", "all": True},
     "stream": {"rows": {"sources": [STREAM], "shuffle_buffer": 16}, "num": 40, "every": 9},
     "mixed": {
@@ -105,7 +105,7 @@ QUESTIONS = {
     },
     "epochs of a stream": {"rows": [STREAM], "epochs": 1},
     "grouped stream": {"rows": {"path": "hub:acme/classes", "stream": True}},
-    "labelled stream": {"rows": {"path": "hub:acme/classes", "stream": True}, "kind": "labelled", "num": 7, "every": 3},
+    "streamed pairs": {"rows": {"path": "hub:acme/classes", "stream": True}, "kind": "nli", "num": 7, "every": 3},
     "no split": {"rows": "hub:acme/nli#triplet@test"},
     "no dataset": {"rows": "hub:acme/none"},
     "bad": {"rows": "hub:acme/nli#bad"},
@@ -115,7 +115,7 @@ QUESTIONS = {
 
 
 def tuples(records):
-    return [[record["anchor"], record["positive"], [record["negative"]], False] for record in records]
+    return [[record["anchor"], record["positive"], [record["negative"]]] for record in records]
 
 
 def test_a_fetched_dataset_has_epochs_and_goes_on_anywhere(answers):
@@ -136,17 +136,17 @@ def test_a_split_is_named_behind_an_at_sign(answers):
 def test_numbered_labels_get_their_names_and_may_be_missing(answers):
     names = ("entailment", "neutral", "contradiction")
     expected = [[r["premise"], r["hypothesis"], names[r["label"]]] for r in LABELLED if r["label"] >= 0]
-    assert answers["labelled"]["rows"] == expected
-    assert answers["labelled"]["describe"]["sources"][0]["num_unlabelled"] == 1
-    assert answers["grouped"]["rows"] == [[f"p{i}", f"h{3 * i}", [f"h{3 * i + 2}"], False] for i in range(1, 10)]
+    assert answers["pairs"]["rows"] == expected
+    assert answers["pairs"]["describe"]["sources"][0]["num_unlabelled"] == 1
+    assert answers["grouped"]["rows"] == [[f"p{i}", f"h{3 * i}", [f"h{3 * i + 2}"]] for i in range(1, 10)]
 
 
 def test_labelled_pairs_of_a_stream_are_not_grouped_but_can_be_used_as_they_are(answers):
     assert "SettingError: hub:acme/classes: grouping by premise" in answers["grouped stream"]["error"]
-    got = answers["labelled stream"]
+    got = answers["streamed pairs"]
     rows = {tuple(row) for batch in got["batches"] for row in batch}
     assert len(rows) == 28
-    assert rows < {tuple(row) for row in answers["labelled"]["rows"]}
+    assert rows < {tuple(row) for row in answers["pairs"]["rows"]}
     assert got["resumed"] == [got["batches"][i:] for i in range(0, 8, 3)]
 
 
@@ -177,5 +177,5 @@ def test_what_the_hub_does_not_have_is_named(answers):
 
 
 def test_a_bad_row_of_a_dataset_is_named_by_its_number(answers):
-    assert 'RowError: hub:acme/nli#bad@train:10: "anchor" is empty' in answers["bad"]["error"]
+    assert "RowError: hub:acme/nli#bad@train:10: 'anchor' is empty" in answers["bad"]["error"]
     assert answers["skipped"]["rows"] == tuples(TRIPLETS[:9])

@@ -253,7 +253,7 @@ def test_every_kind_of_file_decides_which_encoder_is_kept(folder, run):
         "scored": {"sentence1": a, "sentence2": b, "score": [str(i) for i in range(40)]},
         "paraphrase": {"sentence1": a, "sentence2": b, "label": label},
         "rerank": {"query": [a[i // 4] for i in range(40)], "candidate": b, "label": label},
-        "labelled": {"text": a, "label": label},
+        "classes": {"text": a, "label": label},
         "triplets": {"anchor": a, "positive": b, "negative": c},
     }
     for kind, columns in files.items():
@@ -424,7 +424,7 @@ def test_what_cannot_be_used_is_said_before_anything_is_generated(folder, run):
         (InputError, r"no\.tsv: no such file", {"evals": ["scored:no.tsv"]}),
         (InputError, r"no\.tsv: no such file", {"evals": ["no.tsv"]}),
         (InputError, r"topics\.tsv: has the columns name, colour.+\(rerank\)", {"evals": ["topics.tsv"]}),
-        (InputError, r"topics\.tsv:2: has no 'sentence1'", {"evals": ["scored:topics.tsv"]}),
+        (InputError, r"topics\.tsv:2: has no column for 'a' and 'b' and 'score'", {"evals": ["scored:topics.tsv"]}),
         (InputError, r"scored:one-score\.tsv: .+two different gold scores", {"evals": ["one-score.tsv"]}),
         (SettingError, r"--eval geometry:x\.tsv: .+ scored, ", {"evals": ["geometry:x.tsv"]}),
         (ModelError, r"\./nothing: no such folder", {"model": "./nothing"}),

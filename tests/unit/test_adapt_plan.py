@@ -99,7 +99,7 @@ def test_the_kind_of_a_file_is_told_by_its_columns(tmp_path):
         "scored": "sentence1 sentence2 score",
         "paraphrase": "sentence1 sentence2 label",
         "rerank": "query candidate label",
-        "labelled": "text label",
+        "classes": "text label",
         "triplets": "anchor positive negative",
     }
     for kind, names in columns.items():

@@ -15,7 +15,7 @@ from tercet.data.feeding.rows import open_rows
 from tercet.data.feeding.stores import StreamFeed
 from tercet.data.reading.entries import Entry
 from tercet.data.rows.gate import Gate, RejectFile
-from tercet.data.rows.kinds import Triplet, texts_of
+from tercet.data.rows.kinds import Text, texts_of
 from tercet.data.rows.records import RecordReader
 from tercet.data.rows.settings import RowSettings
 
@@ -257,13 +257,13 @@ def test_going_on_with_rows_that_wait_gives_the_uninterrupted_order(tmp_path):
         assert list(rest) == expected[position:]
 
 
-def test_twins_are_no_duplicates_of_themselves(tmp_path):
+def test_equal_texts_are_kept_out_of_one_batch(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("x\ny\nx\nz\n")
     rows = open_rows({"sources": [path], "no_duplicates": True}, kind="triplets")
     got = [*islice(rows.batches(batch=2, seed=0, epochs=None), 30)]
-    assert all(row == Triplet(row.anchor, row.anchor, twin=True) for batch in got for row in batch)
-    assert all(len({row.anchor for row in batch}) == 2 for batch in got)
+    assert all(isinstance(row, Text) for batch in got for row in batch)
+    assert all(len({row.text for row in batch}) == 2 for batch in got)
 
 
 def test_a_text_that_is_too_frequent_is_left_out_in_part_and_counted(tmp_path, caplog):

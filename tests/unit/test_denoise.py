@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tercet import ModelError
-from tercet.data.rows.kinds import Triplet
+from tercet.data.rows.kinds import Text, Triplet
 from tercet.encoder.model.generator import load_generator, save_generator
 from tercet.training.objectives.denoise import Denoise, DenoiseSettings, corrupt, sentinel_ids
 
@@ -68,7 +68,7 @@ def test_a_step_in_pieces_has_the_gradients_of_transformers_loss(generator, sent
     model.eval()
     settings = DenoiseSettings(max_batch_tokens=40)
     objective = Denoise(model, tokenizer, settings)
-    batch = [Triplet(text, text, twin=True) for text in sentences if text]
+    batch = [Text(text) for text in sentences if text]
 
     torch.manual_seed(7)
     result = objective.step(batch)
@@ -78,7 +78,7 @@ def test_a_step_in_pieces_has_the_gradients_of_transformers_loss(generator, sent
     torch.manual_seed(7)
     pairs = []
     for row in batch:
-        ids = tokenizer.encode(row.anchor, add_special_tokens=False)
+        ids = tokenizer.encode(row.text, add_special_tokens=False)
         source, target = corrupt(ids, noise_density=0.15, mean_span=3.0, sentinels=sentinel_ids(tokenizer))
         pairs.append(([*source, 1], [*target, 1]))
     total = sum(len(target) for _, target in pairs)
@@ -94,7 +94,7 @@ def test_a_step_in_pieces_has_the_gradients_of_transformers_loss(generator, sent
 
 def test_a_text_counts_once_in_each_row_whatever_other_rows_have(generator):
     model, tokenizer = generator("t5-tiny")
-    rows = [Triplet("Dogs run.", "Dogs run.", twin=True), Triplet("Dogs run.", "A man plays.")]
+    rows = [Text("Dogs run."), Triplet("Dogs run.", "A man plays.")]
     examples = Denoise(model, tokenizer, DenoiseSettings()).examples
     torch.manual_seed(7)
     apart = [example for row in rows for example in examples([row])]

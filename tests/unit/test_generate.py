@@ -8,7 +8,7 @@ import torch
 
 from tercet import RowError
 from tercet.data.feeding.rows import open_rows
-from tercet.data.rows.kinds import LabelledPair, Triplet
+from tercet.data.rows.kinds import NliPair, Triplet
 from tercet.encoder.model.generator import load_generator
 from tercet.encoder.model.templates import TemplateTokens, label_ids, target_ids
 from tercet.synthesis.discriminator import Discriminator
@@ -17,7 +17,7 @@ from tercet.training.stages.synthesizer import dev_scores
 
 END = 1
 TRIPLET = Triplet("A man plays a guitar.", "Somebody makes music.", ("A man sleeps.",))
-PAIR = LabelledPair("Two dogs run.", "Dogs sleep.", "contradiction")
+PAIR = NliPair("Two dogs run.", "Dogs sleep.", "contradiction")
 
 ENTAIL = ('Write two sentences that are entailment. Sentence 1: "', '" Sentence 2:')
 CONTRADICT = ('Write two sentences that are contradictory. Sentence 1: "', '" Sentence 2:')
@@ -106,7 +106,7 @@ def test_matching_tells_a_pair_from_two_sentences_that_are_none(objective, ids):
 def test_a_single_text_is_written_as_it_is_and_follows_from_itself(objective, ids, tmp_path):
     (tmp_path / "texts.txt").write_text("Two dogs run.\n")
     made, _ = objective()
-    (_, written), (_, judged) = made.examples(list(open_rows(tmp_path / "texts.txt", kind="nli")))
+    (_, written), (_, judged) = made.examples(list(open_rows(tmp_path / "texts.txt", kind="inference")))
     assert written == [*ids("Two dogs run."), END]
     assert judged == [*ids("true"), END]
 
@@ -117,7 +117,7 @@ def test_every_batch_has_as_many_instances_of_each_task(objective, tmp_path, lab
     labels = ("entailment", "neutral", "contradiction", "-")
     pairs = [f"premise {i}\thypothesis {i}\t{labels[i % 4]}\n" for i in range(20)]
     (tmp_path / "pairs.tsv").write_text("premise\thypothesis\tlabel\n" + "".join(pairs))
-    rows = open_rows([tmp_path / "triplets.tsv", tmp_path / "pairs.tsv"], kind="nli")
+    rows = open_rows([tmp_path / "triplets.tsv", tmp_path / "pairs.tsv"], kind="inference")
     assert rows.num_rows == 9 + 10
     counts = [{key: source[key] for key in ("num_rows", "num_unlabelled")} for source in rows.describe()["sources"]]
     assert counts == [{"num_rows": 9, "num_unlabelled": 0}, {"num_rows": 10, "num_unlabelled": 10}]
@@ -130,14 +130,14 @@ def test_every_batch_has_as_many_instances_of_each_task(objective, tmp_path, lab
         num_judged = sum(tuple(example.target) in labels for example in examples)
         assert num_judged == len(examples) / 2
         assert len(examples) == sum(4 if isinstance(row, Triplet) else 2 for row in batch)
-    assert {row.label for row in seen if isinstance(row, LabelledPair)} == {"entailment", "contradiction"}
-    assert {type(row) for row in seen} == {Triplet, LabelledPair}
+    assert {row.label for row in seen if isinstance(row, NliPair)} == {"entailment", "contradiction"}
+    assert {type(row) for row in seen} == {Triplet, NliPair}
 
 
 def test_a_file_without_labels_or_negatives_is_refused(tmp_path):
     (tmp_path / "pairs.tsv").write_text("anchor\tpositive\na\tb\n")
     with pytest.raises(RowError, match="which are not known"):
-        open_rows(tmp_path / "pairs.tsv", kind="nli")
+        open_rows(tmp_path / "pairs.tsv", kind="inference")
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ HALF = "a \ud83d b"
     [
         ("scored", {"sentence1": "a", "sentence2": HALF, "score": 1}, "sentence2"),
         ("rerank", {"query": HALF, "candidate": "b", "label": 1}, "query"),
-        ("labelled", {"text": "a", "label": HALF}, "label"),
+        ("classes", {"text": "a", "label": HALF}, "label"),
         ("triplets", {"anchor": HALF, "positive": "b", "negative": "c"}, "anchor"),
     ],
 )
 def test_half_a_character_is_named_by_file_and_line(tmp_path, tiny, kind, row, column):
-    whole = {name: 2 if name == "score" else "x" for name in row}
+    whole = {name: {"score": 2, "label": 1}.get(name, "x") for name in row}
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps(whole) + "\n" + json.dumps(row) + "\n")
     with pytest.raises(RowError, match=rf"mine\.jsonl:2: '{column}' has half a surrogate pair"):
@@ -61,18 +61,18 @@ class Random:
         ({"cats": 30}, "all 30 rows have the label 'cats'"),
     ],
 )
-def test_too_few_labelled_texts_are_named_by_their_label(tmp_path, counts, message):
-    with pytest.raises(InputError, match=rf"labelled:.+mine\.tsv: {message}"):
-        evaluate(Random(), tasks=[labelled(tmp_path, counts)])
+def test_too_few_texts_of_a_class_are_named_by_their_label(tmp_path, counts, message):
+    with pytest.raises(InputError, match=rf"classes:.+mine\.tsv: {message}"):
+        evaluate(Random(), tasks=[classes(tmp_path, counts)])
 
 
 @pytest.mark.parametrize("counts", [{"cats": 12, "zebras": 3}, {"cats": 12, "dogs": 10, "zebras": 3}])
-def test_the_fewest_labelled_texts_that_are_asked_for_suffice(tmp_path, counts):
-    task = labelled(tmp_path, counts)
+def test_the_fewest_texts_that_are_asked_for_suffice(tmp_path, counts):
+    task = classes(tmp_path, counts)
     assert evaluate(Random(), tasks=[task], classifier="sklearn")["tasks"][task]["num"] == sum(counts.values())
 
 
-def labelled(folder, counts):
+def classes(folder, counts):
     rows = [f"a text about {label} {i}\t{label}" for label, num in counts.items() for i in range(num)]
     (folder / "mine.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
-    return f"labelled:{folder / 'mine.tsv'}"
+    return f"classes:{folder / 'mine.tsv'}"

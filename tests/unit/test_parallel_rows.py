@@ -54,7 +54,7 @@ class TestAlignedFiles:
             "path": write(tmp_path / "a.en", "one", " ", "three"),
             "translations": write(tmp_path / "a.zh", *"一二三"),
         }
-        with pytest.raises(RowError, match=r'a\.en:2: "source" is empty'):
+        with pytest.raises(RowError, match=r"a\.en:2: 'source' is empty"):
             rows_of(source)
         rejects = tmp_path / "rejects.jsonl"
         skipped = open_rows(
@@ -141,7 +141,7 @@ class TestTmx:
         path = tmp_path / "a.tmx"
         lone = TMX.replace("<seg>雪</seg>", "<seg> </seg>").format(encoding="utf-8")
         path.write_text(lone.replace("</body>", '<tu><tuv lang="fr"><seg>Oui</seg></tuv></tu></body>'))
-        with pytest.raises(RowError, match=r'a\.tmx:11: "target" is empty'):
+        with pytest.raises(RowError, match=r"a\.tmx:11: 'zh-cn' is empty"):
             rows_of(str(path))
         skipped = open_rows({"sources": [str(path)], "on_error": "skip", "max_bad_fraction": 0.6}, kind="parallel")
         assert list(skipped) == UNITS[:2]

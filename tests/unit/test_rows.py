@@ -85,7 +85,7 @@ def test_the_format_can_be_named_where_the_ending_does_not_tell(tmp_path):
         ("a.jsonl", '["x"]\n', r"a\.jsonl:1: is list"),
         ("a.jsonl", '{"text": "x"}\n{"body": "y"}\n', r"a\.jsonl:2: has no column 'text'"),
         ("a.jsonl", '{"text": "x"}\n{"text": null}\n', r"a\.jsonl:2: 'text' is null"),
-        ("a.csv", "a,b\n1,2\n", r"a\.csv:2: has no column 'text'. It has: a, b"),
+        ("a.csv", "a,b\n1,2\n", r"a\.csv:2: has no column for 'text'. It has: a, b. Name one with --column"),
         ("a.csv", "text,b\n1,2\n3\n", r"a\.csv:3: has 1 columns where the header has 2"),
         ("a.csv", 'text,b\n"open,2\n', r"a\.csv:2: unexpected end of data"),
         ("a.tsv", "text\tb\n1\t2\t3\n", r"a\.tsv:2: has 3 columns"),

@@ -430,25 +430,25 @@ def test_a_triplet_without_negatives_is_not_compared_with_its_own_anchors_other_
 
 
 def test_a_negative_that_is_no_text_is_refused(tmp_path):
-    write(tmp_path, "mine.jsonl", json.dumps({"anchor": "a", "positive": "b", "negative": ["c", "d"]}) + "\n")
-    with pytest.raises(RowError, match=r"mine\.jsonl:1: something in it is no text"):
+    write(tmp_path, "mine.jsonl", json.dumps({"anchor": "a", "positive": "b", "negative": ["c", 3]}) + "\n")
+    with pytest.raises(RowError, match=r"mine\.jsonl:1: 'negative' is int, not text"):
         evaluate(Hashed(), tasks=[f"triplets:{tmp_path / 'mine.jsonl'}"])
 
 
-def test_an_own_file_of_labelled_texts_is_cross_validated(tmp_path):
+def test_an_own_file_of_texts_in_classes_is_cross_validated(tmp_path):
     lines = "".join(json.dumps({"text": t, "label": ("no", "yes")[y]}) + "\n" for t, y in LABELLED)
     write(tmp_path, "mine.jsonl", lines)
-    result = evaluate(Hashed(), tasks=[f"labelled:{tmp_path / 'mine.jsonl'}"])
+    result = evaluate(Hashed(), tasks=[f"classes:{tmp_path / 'mine.jsonl'}"])
     assert next(iter(result["tasks"].values()))["score"] > 90
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("scored:{}/a.tsv", "sentence1\tsentence2\tscore\na\tb\tx\n", r"a\.tsv:2: 'x' is no number"),
-        ("scored:{}/a.tsv", "sentence1\tsentence2\na\tb\n", r"a\.tsv:2: has no 'score'"),
+        ("scored:{}/a.tsv", "sentence1\tsentence2\tscore\na\tb\tx\n", r"a\.tsv:2: 'score' is 'x', not a number"),
+        ("scored:{}/a.tsv", "sentence1\tsentence2\na\tb\n", r"a\.tsv:2: has no column for 'score'. It has: sen"),
         ("scored:{}/a.tsv", "sentence1\tsentence2\tscore\na\tb\n", r"a\.tsv:2: has 2 columns"),
-        ("paraphrase:{}/a.tsv", "sentence1\tsentence2\tlabel\na\tb\t2\n", r"a\.tsv:2: '2' is not 0 or 1"),
+        ("paraphrase:{}/a.tsv", "sentence1\tsentence2\tlabel\na\tb\t2\n", r"a\.tsv:2: 'label' is '2', not 0 or 1"),
         ("scored:{}/a.tsv", "sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1\n", "two different gold scores"),
         ("paraphrase:{}/a.tsv", "sentence1\tsentence2\tlabel\na\tb\t1\n", "need both labels"),
     ],

@@ -14,7 +14,7 @@ import pytest
 
 from tercet import InputError, RowError, SettingError
 from tercet.data.feeding.rows import open_rows
-from tercet.data.rows.kinds import LabelledPair, ParallelPair, ScoredPair, Triplet
+from tercet.data.rows.kinds import NliPair, ParallelPair, ScoredPair, Text, Triplet
 from tercet.data.rows.settings import RowSettings
 
 RECORDS = [
@@ -91,8 +91,8 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_part_of_the_rows(tmp_pat
         ({"sentence1": "a", "sentence2": "b"}, "triplets", Triplet("a", "b")),
         ({"words": "a", "gloss": "b"}, "triplets", Triplet("a", "b")),
         ({"Title": "a", "Body": "b"}, "triplets", Triplet("a", "b")),
-        ({"text": "a", "label": 3}, "triplets", Triplet("a", "a", twin=True)),
-        ({"whatever": "a"}, "triplets", Triplet("a", "a", twin=True)),
+        ({"text": "a", "label": 3}, "triplets", Text("a")),
+        ({"whatever": "a"}, "triplets", Text("a")),
         ({"en": "a", "zh": "b"}, "parallel", ParallelPair("a", "b")),
         ({"en": "a", "zh": "b"}, "triplets", Triplet("a", "b")),
         ({"english": "a", "non_english": "b"}, "parallel", ParallelPair("a", "b")),
@@ -105,10 +105,10 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_part_of_the_rows(tmp_pat
         ),
         (
             {"sentence_A": "a", "sentence_B": "b", "relatedness_score": 3, "entailment_judgment": "NEUTRAL"},
-            "labelled",
-            LabelledPair("a", "b", "neutral"),
+            "nli",
+            NliPair("a", "b", "neutral"),
         ),
-        ({"premise": "a", "hypothesis": "b", "label": "entailment"}, "labelled", LabelledPair("a", "b", "entailment")),
+        ({"premise": "a", "hypothesis": "b", "label": "entailment"}, "nli", NliPair("a", "b", "entailment")),
     ],
 )
 def test_columns_are_known_by_their_usual_names(tmp_path, record, kind, row):
@@ -155,16 +155,14 @@ def test_a_table_without_a_header_takes_names_from_a_list(tmp_path, name, comma)
     lines = [["7", "a", "b", "x", "entailment"], ["8", "c", "d", "y", "neutral"]]
     path = text_file(tmp_path, name, "".join(comma.join(line) + "\n" for line in lines))
     source = {"path": path, "columns": ["_", "premise", "hypothesis", "_", "label"]}
-    assert rows_of(source, "labelled") == [LabelledPair("a", "b", "entailment"), LabelledPair("c", "d", "neutral")]
+    assert rows_of(source, "nli") == [NliPair("a", "b", "entailment"), NliPair("c", "d", "neutral")]
     with pytest.raises(SettingError, match="list of columns is for CSV and TSV"):
-        rows_of({**source, "format": "jsonl"}, "labelled")
+        rows_of({**source, "format": "jsonl"}, "nli")
 
 
-def test_plain_lines_are_twins(tmp_path):
-    assert rows_of(text_file(tmp_path, "a.txt", "x\ny\n")) == [
-        Triplet("x", "x", twin=True),
-        Triplet("y", "y", twin=True),
-    ]
+@pytest.mark.parametrize("kind", ["texts", "triplets", "inference"])
+def test_plain_lines_are_texts_whatever_is_wanted(tmp_path, kind):
+    assert rows_of(text_file(tmp_path, "a.txt", "x\ny\n"), kind) == [Text("x"), Text("y")]
 
 
 def test_a_set_gives_each_text_with_the_one_behind_it(tmp_path):
@@ -189,29 +187,29 @@ SNLI = {
 
 def test_snli_and_multinli_are_read_as_they_are_distributed(tmp_path):
     unsure = {**SNLI, "gold_label": "-"}
-    rows = open_rows(write(tmp_path / "snli_1.0_train.jsonl", [SNLI, unsure]), kind="labelled")
-    expected = [LabelledPair(SNLI["sentence1"], SNLI["sentence2"], "neutral")]
+    rows = open_rows(write(tmp_path / "snli_1.0_train.jsonl", [SNLI, unsure]), kind="nli")
+    expected = [NliPair(SNLI["sentence1"], SNLI["sentence2"], "neutral")]
     assert list(rows) == expected
     assert counts_of(rows) == {"read": 2, "bad": 0, "unlabelled": 1, "rows": 1}
     header = "gold_label sentence1_parse sentence1 sentence2 promptID genre label1 label2 label3".split()
     cells = ["neutral", '(ROOT "', SNLI["sentence1"], SNLI["sentence2"], "1", "fiction", "neutral"]
     lines = [header, cells, [*cells, "", ""], ["-", *cells[1:]]]
     path = text_file(tmp_path, "multinli_1.0_train.txt", "".join("\t".join(line) + "\n" for line in lines))
-    rows = open_rows(path, kind="labelled")
+    rows = open_rows(path, kind="nli")
     assert list(rows) == expected * 2
     assert counts_of(rows)["unlabelled"] == 1
     text_file(tmp_path, "multinli_1.0_train.txt", "".join("\t".join(line) + "\n" for line in [header, cells[:4]]))
     with pytest.raises(RowError, match=r"train\.txt:2: has 4 columns where the header has 9"):
-        open_rows(path, kind="labelled")
+        open_rows(path, kind="nli")
 
 
 def test_labels_can_be_numbers_if_it_is_said_what_they_stand_for(tmp_path):
     records = [{"premise": "a", "hypothesis": "b", "label": label} for label in (0, 1, 2, -1)]
     path = write(tmp_path / "a.parquet", records)
     with pytest.raises(RowError, match=r"a\.parquet:1: the label '0' is unknown. Known: entailment, neutral"):
-        open_rows(path, kind="labelled")
+        open_rows(path, kind="nli")
     labels = {0: "entailment", 1: "neutral", 2: "contradiction"}
-    rows = open_rows({"path": path, "labels": labels}, kind="labelled")
+    rows = open_rows({"path": path, "labels": labels}, kind="nli")
     assert [row.label for row in rows] == ["entailment", "neutral", "contradiction"]
     assert counts_of(rows)["unlabelled"] == 1
 
@@ -269,10 +267,10 @@ def test_grouping_is_that_of_a_plain_dictionary(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", '{"anchor": "a", "positive": "b"}\n{"anchor": "", "positive": "b"}\n', r':2: "anchor" is empty'),
-        ("a.jsonl", '{"anchor": "a", "positive": "b"}\n{"anchor": "a", "positive": " "}\n', r':2: "positive" is empty'),
-        ("a.jsonl", '{"anchor": "a", "positive": "b"}\n{"anchor": "a", "positive": 3}\n', ':2: "positive" is int'),
-        ("a.jsonl", '{"anchor": "a", "positive": null}\n', ':1: "positive" is null'),
+        ("a.jsonl", '{"anchor": "a", "positive": "b"}\n{"anchor": "", "positive": "b"}\n', r":2: 'anchor' is empty"),
+        ("a.jsonl", '{"anchor": "a", "positive": "b"}\n{"anchor": "a", "positive": " "}\n', r":2: 'positive' is empty"),
+        ("a.jsonl", '{"anchor": "a", "positive": "b"}\n{"anchor": "a", "positive": 3}\n', ":2: 'positive' is int"),
+        ("a.jsonl", '{"anchor": "a", "positive": null}\n', ":1: 'positive' is null"),
         ("a.jsonl", '{"anchor": "a", "positive": "b"}\n{"anchor": "a"}\n', ":2: has no column for 'positive'"),
         ("a.jsonl", '{"anchor": "\\ud800", "positive": "b"}\n', ":1: .* half a surrogate"),
         ("a.jsonl", '{"anchor": "a", "positive": "b"}\n{"anchor"\n', ":2: is not JSON"),
@@ -284,7 +282,7 @@ def test_grouping_is_that_of_a_plain_dictionary(tmp_path):
         ("a.csv", 'anchor,positive\na,b\n"c"d,e\n', ":3: .*expected after"),
         ("a.csv", 'anchor,positive\na,"b\nc,d\n', ":2: unexpected end of data"),
         ("a.tsv", "anchor\tanchor\na\tb\n", ":1: has two columns 'anchor'"),
-        ("a.txt", "a\n\nb\n", ':2: "text" is empty'),
+        ("a.txt", "a\n\nb\n", ":2: 'text' is empty"),
     ],
 )
 def test_a_bad_row_fails_by_file_and_line(tmp_path, name, content, message):
@@ -296,7 +294,7 @@ def test_a_bad_row_fails_by_file_and_line(tmp_path, name, content, message):
 @pytest.mark.parametrize("score", ["high", "nan", "", None, True])
 def test_a_score_must_be_a_number(tmp_path, score):
     path = write(tmp_path / "a.jsonl", [{"sentence1": "a", "sentence2": "b", "score": score}])
-    with pytest.raises(RowError, match=r'a\.jsonl:1: "score" is .*, not a number'):
+    with pytest.raises(RowError, match=r"a\.jsonl:1: 'score' is .*, not a number"):
         open_rows(path, kind="scored")
 
 
@@ -353,7 +351,7 @@ def test_bad_rows_can_be_left_out_and_are_told_of(tmp_path, caplog):
     assert "2 bad rows were left out, see " in caplog.text
     told = [json.loads(line) for line in rejects.read_text().splitlines()]
     assert [(reject["file"], reject["line"]) for reject in told] == [(str(path), 2), (str(path), 4)]
-    assert '"anchor" is empty' in told[0]["reason"]
+    assert "'anchor' is empty" in told[0]["reason"]
     assert "not UTF-8" in told[1]["reason"]
     assert [reject["raw"] for reject in told] == [BAD_LINES[1].decode(), '{"anchor": \ufffd']
 
@@ -483,7 +481,7 @@ def test_real_files_are_read():
     for name, num in num_rows.items():
         assert open_rows(folder / name, kind="triplets").num_rows == num, name
     for name, num in (("nli_pairs.tsv", 51_631), ("zh_nli_pairs.tsv", 18_490)):
-        assert open_rows(folder / name, kind="labelled").num_rows == num
+        assert open_rows(folder / name, kind="nli").num_rows == num
         labels = {}
         for line in (folder / name).read_text().split("\n")[1:-1]:
             premise, _, label = line.split("\t")

@@ -16,7 +16,7 @@ from tercet.data.rows.settings import RowSettings
 from tercet.encoder.model.arrays import unit
 from tercet.encoder.model.encoder import Encoder
 from tercet.errors import InputError, RowError, SettingError
-from tercet.evaluation.tasks.own import SCORED_KINDS, kind_of
+from tercet.evaluation.tasks.own import SCORED_KINDS
 from tercet.evaluation.tasks.table import choose_tasks, data_for
 from tercet.evaluation.tasks.task import Options, Result, Task
 from tercet.evaluation.tasks.translation import retrieval_accuracy
@@ -138,23 +138,19 @@ class Findings:
 
 
 def own_tasks(names: Sequence[str]) -> tuple[str, ...]:
-    """Return tasks of one's own as `evaluate` names them; the kind of a file without one is told by its columns.
+    """Return your own tasks as `evaluate` names them; the kind of a file without one is told by its columns.
 
     Raises:
         InputError: A file cannot be read, or has the columns of no kind.
         SettingError: The kind has no score that could be better or worse.
     """
-    found = []
-    for name in names:
-        kind, colon, _ = name.partition(":")
-        if not colon or Path(name).exists():
-            name = f"{kind_of(name)}:{name}"
-        elif kind not in SCORED_KINDS:
+    found = [task.name for task in choose_tasks([*names])]
+    for name in found:
+        if name.partition(":")[0] not in SCORED_KINDS:
             raise SettingError(
                 f"--eval {name}: no kind of file with one score. Take one of: {', '.join(SCORED_KINDS)}."
             )
-        found.append(name)
-    return tuple(dict.fromkeys(found))
+    return tuple(found)
 
 
 class Scorer:

@@ -45,7 +45,7 @@ class Sentences:
             for source in settings.sentences
         ]
         rows = RowSettings(sources=sources, on_error="skip", max_bad_fraction=1.0, rejects=rejects)
-        self.rows: Rows = open_rows(rows, kind="triplets", rank=rank)
+        self.rows: Rows = open_rows(rows, kind="texts", rank=rank)
         self.num_rows, self.num_texts = 0, 0
         """How many rows, and texts in them, were read in this pass."""
         self._sieve = self._fresh_sieve()

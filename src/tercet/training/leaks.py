@@ -105,7 +105,7 @@ def _readings(stage: Stage) -> Iterator[tuple[str, _Reading]]:
         for source in settings.sentences:
             yield source.path, (settings.model_copy(update={"sentences": [source.model_copy(update=whole)]}), kind)
         return
-    for name, read_as in (("rows", kind), ("texts", "triplets")):
+    for name, read_as in (("rows", kind), ("texts", "texts")):
         rows = getattr(settings, name, None)
         if not isinstance(rows, RowSettings):
             continue

@@ -74,7 +74,7 @@ def embed(
             input. A file is checked from end to end before the model is loaded.
         out: The file to write: .npy (vectors), .parquet or .jsonl (texts and vectors). None to return the vectors.
         model: An encoder by its name (`mini`, a folder, a hub id), its settings, or an Encoder.
-        column: Which column holds the text; `text`, or the only one there is, where None.
+        column: Which column holds the text; where None, `text`, `sentence`, `caption`, or the only one there is.
         format: How the file is written, where its ending does not tell.
         precision: `exact` (fp32), `fast` (bf16, fp32 between layers), `int8` (on a CPU), `auto` (`fast` where the
             machine has bf16, else `exact`), or `fp16` (never for T5, which overflows in it).

@@ -1,6 +1,5 @@
 """Training rows: sources opened and checked from end to end, described, mixed, and given out in batches."""
 
-import contextlib
 import hashlib
 import logging
 from array import array
@@ -13,12 +12,12 @@ from tercet.data.feeding.batches import Batches
 from tercet.data.feeding.mixing import mix
 from tercet.data.feeding.stores import Feed, IndexedRows, PremiseRows, Records, Store, StoreFeed, StreamFeed, no_rows
 from tercet.data.reading.aligned import AlignedFiles
-from tercet.data.reading.formats import format_of, open_file
+from tercet.data.reading.formats import format_in, open_file
 from tercet.data.reading.hub import HubName, HubRecords
 from tercet.data.rows.clean import Cleaner
-from tercet.data.rows.columns import GIVES, RowKind, UnknownColumns
+from tercet.data.rows.columns import GIVES, GROUPED, RowKind, UnknownColumns
 from tercet.data.rows.gate import Gate, Reject, RejectFile
-from tercet.data.rows.kinds import LabelledPair, Row
+from tercet.data.rows.kinds import NliPair, Row
 from tercet.data.rows.nli import Premises
 from tercet.data.rows.records import RecordReader
 from tercet.data.rows.settings import RowSettings as RowSettings
@@ -29,8 +28,10 @@ from tercet.storage.hashing import sha256_of_file, sha256_of_json
 
 logger = logging.getLogger("tercet")
 
-_SNLI_HEADER = b"gold_label\t"
 _ORDER = 0  # draws of sources, apart from those of mixing
+
+_HASHED_AS = {"nli": "labelled", "inference": "nli", "texts": "triplets"}
+"""What hashes call kinds of rows that had other names: positions and candidates of earlier runs stay good."""
 
 
 def open_rows(sources: Any, *, kind: RowKind, rank: int = 0) -> "Rows":
@@ -105,10 +106,15 @@ class Source:
     def identity(self) -> dict[str, Any]:
         """Return all that its rows depend on; what was read as a whole is its content, wherever that came from."""
         if self.store is None:
-            return {**self.settings.model_dump(), **self.origin}
-        settings = self.settings.model_dump(exclude={"path", "translations", "revision"})
+            return {**self._hashed_settings(), **self.origin}
+        settings = self._hashed_settings(exclude={"path", "translations", "revision"})
         hashes = {name: value for name, value in self.origin.items() if name in ("sha256", "leaks")}
         return {**settings, **hashes, "num_rows": self.num_rows}
+
+    def _hashed_settings(self, *, exclude: set[str] | None = None) -> dict[str, Any]:
+        """Return the settings as hashes know them: there NLI files still have their earlier name."""
+        settings = self.settings.model_dump(exclude=exclude)
+        return {**settings, "kind": "labelled" if self.settings.kind == "nli" else self.settings.kind}
 
 
 class Rows:
@@ -219,7 +225,11 @@ class Rows:
         """Return a hash of all that the rows and their order depend on, besides the seed."""
         settings = self._settings.model_dump(include={"mixing", "shuffle", "shuffle_buffer", "no_duplicates", "clean"})
         return sha256_of_json(
-            {"kind": self._kind, **settings, "sources": [source.identity() for source in self._sources]}
+            {
+                "kind": _HASHED_AS.get(self._kind, self._kind),
+                **settings,
+                "sources": [source.identity() for source in self._sources],
+            }
         )
 
 
@@ -241,7 +251,7 @@ def _open(
     _choose_columns(source)
     if not own.stream:
         _read(source, wanted, reject)
-    elif wanted == "triplets" and reader.kind == "labelled":
+    elif wanted == "triplets" and reader.kind in GROUPED:
         raise SettingError(f"{own.path}: grouping by premise needs all pairs at once. Set stream: false.")
     return source
 
@@ -260,11 +270,7 @@ def _records(own: SourceSettings) -> tuple[str, Records, dict[str, Any]]:
 
 
 def _format(own: SourceSettings) -> str:
-    path = Path(own.path)
-    file_format = own.format or format_of(path)
-    if own.format is None and file_format == "lines" and path.is_file():
-        with contextlib.suppress(OSError), path.open("rb") as stream:  # opening it again will say why
-            file_format = "snli" if stream.read(len(_SNLI_HEADER)) == _SNLI_HEADER else "lines"
+    file_format = own.format or format_in(Path(own.path))
     if isinstance(own.columns, list) and file_format not in ("csv", "tsv"):
         raise SettingError(f"{own.path}: a list of columns is for CSV and TSV without a header. Name fields: {{...}}.")
     return file_format
@@ -290,7 +296,7 @@ def _read(source: Source, wanted: RowKind, reject: Callable[[Reject], None]) -> 
     for entry, rows in source.gate.rows(source.records.entries(), reject):
         if source.settings.is_hub:
             digest.update(repr(rows).encode())
-        if wanted == "triplets" and isinstance(rows[0], LabelledPair):
+        if wanted == "triplets" and isinstance(rows[0], NliPair):
             premises.add(rows[0])
         else:
             places.extend([entry.place] * len(rows))
@@ -302,7 +308,7 @@ def _read(source: Source, wanted: RowKind, reject: Callable[[Reject], None]) -> 
     else:
         source.origin["sha256"] = digest.hexdigest()
     counts = source.gate.counts
-    if wanted == "triplets" and source.gate.reader.kind == "labelled":
+    if wanted == "triplets" and source.gate.reader.kind in GROUPED:
         counts["num_labelled"] = counts["num_rows"]
         counts.update(premises.finish())
         source.store = PremiseRows(premises)

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data.reading.entries import Entry, changed
+from tercet.data.rows.checks import BadRecord
 from tercet.data.rows.gate import Gate, RejectFile
 from tercet.data.rows.kinds import Row
 from tercet.data.rows.nli import Premises
-from tercet.data.rows.records import BadRecord, RecordReader
+from tercet.data.rows.records import RecordReader
 from tercet.errors import InputError
 
 _ENOUGH_TO_JUDGE = 10_000  # records of a stream, before it may have too many bad ones
@@ -95,7 +96,7 @@ class IndexedRows:
 
 
 class PremiseRows:
-    """Rows that labelled pairs were grouped to, in memory."""
+    """Triplets that pairs were grouped to, in memory."""
 
     def __init__(self, premises: Premises) -> None:
         self._premises = premises

@@ -19,6 +19,8 @@ Format = Literal["lines", "jsonl", "csv", "tsv", "parquet", "snli", "tmx"]
 
 FORMATS: tuple[str, ...] = get_args(Format)
 
+_SNLI_HEADER = b"gold_label\t"
+
 
 def read_records(path: Path, file_format: str | None = None) -> Iterator[Record]:
     """Yield the records of a file.
@@ -59,6 +61,15 @@ def format_of(path: Path) -> str:
     """Return a file's format by its ending; what has none of the known endings is a file of plain lines."""
     ending = path.suffix.lower().removeprefix(".")
     return {"ndjson": "jsonl"}.get(ending, ending if ending in FORMATS else "lines")
+
+
+def format_in(path: Path) -> str:
+    """Return a file's format by its ending, and `snli` where plain lines begin with its header."""
+    file_format = format_of(path)
+    if file_format == "lines" and path.is_file():
+        with contextlib.suppress(OSError), path.open("rb") as stream:  # opening it again will say why
+            file_format = "snli" if stream.read(len(_SNLI_HEADER)) == _SNLI_HEADER else "lines"
+    return file_format
 
 
 def check_format(name: str | None) -> None:

@@ -4,15 +4,23 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-FileKind = Literal["labelled", "scored", "triplets", "sets", "parallel", "pairs", "texts"]
-"""What a file holds. Where it is not said, the first of these whose columns are there is taken."""
+FileKind = Literal[
+    "nli", "scored", "rerank", "triplets", "sets", "parallel", "pairs", "texts", "paraphrase", "classes"
+]  # fmt: skip
+"""What a file holds. Where it is not said, its columns tell."""
 
-RowKind = Literal["triplets", "labelled", "nli", "scored", "parallel"]
-"""What a stage learns from. `nli` is triplets, labelled pairs that are not neutral, and texts, each as it stands."""
+RowKind = Literal[
+    "texts", "triplets", "nli", "inference", "scored", "paraphrase", "rerank", "parallel", "classes"
+]  # fmt: skip
+"""What a reader wants. `inference` is what entails or contradicts: triplets, NLI pairs that are not neutral, and texts,
+which entail themselves. `texts` is a row of any kind, for the sake of its texts."""
 
 FIELDS: dict[FileKind, tuple[str, ...]] = {
-    "labelled": ("premise", "hypothesis", "label"),
+    "nli": ("premise", "hypothesis", "label"),
     "scored": ("a", "b", "score"),
+    "paraphrase": ("a", "b", "label"),
+    "rerank": ("query", "candidate", "label"),
+    "classes": ("text", "label"),
     "triplets": ("anchor", "positive", "negative"),
     "sets": ("texts",),
     "parallel": ("source", "target"),
@@ -22,13 +30,25 @@ FIELDS: dict[FileKind, tuple[str, ...]] = {
 """The fields of each kind of file. `negative` may be several columns; `texts` is a list of texts that mean the same."""
 
 GIVES: dict[RowKind, tuple[FileKind, ...]] = {
-    "triplets": ("labelled", "triplets", "sets", "parallel", "pairs", "texts"),
-    "labelled": ("labelled",),
-    "nli": ("labelled", "triplets", "texts"),
+    "texts": (
+        "nli", "triplets", "sets", "parallel", "pairs", "texts", "scored", "rerank", "paraphrase", "classes"
+    ),
+    "triplets": ("nli", "triplets", "sets", "parallel", "pairs", "texts", "rerank", "paraphrase", "classes"),
+    "nli": ("nli",),
+    "inference": ("nli", "triplets", "texts"),
     "scored": ("scored",),
+    "paraphrase": ("paraphrase",),
+    "rerank": ("rerank",),
     "parallel": ("parallel", "pairs"),
-}
-"""The kinds of file that give each kind of row."""
+    "classes": ("classes",),
+}  # fmt: skip
+"""The kinds of file that give each kind of row. Where the kind is not said, the first that has the columns is taken."""
+
+GROUPED: tuple[FileKind, ...] = ("nli", "paraphrase", "rerank")
+"""The kinds of file whose pairs become triplets by grouping those of one premise, first text or query."""
+
+_ONLY_NAMED: tuple[FileKind, ...] = ("paraphrase", "classes")
+"""Kinds that are never guessed where other rows are wanted: 0 and 1 may stand for anything, and a text is a text."""
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "anchor": ("anchor", "premise", "sentence1", "sent0", "query", "question", "title", "text_a", "text1", "words"),
@@ -39,6 +59,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "a": ("a", "sentence1", "sentence_a", "text_a", "text1"),
     "b": ("b", "sentence2", "sentence_b", "text_b", "text2"),
     "score": ("score", "relatedness_score", "similarity_score", "similarity"),
+    "query": ("query", "question"),
+    "candidate": ("candidate", "document", "passage"),
     "source": ("source", "src", "english"),
     "target": ("target", "tgt", "trg", "non_english"),
     "text": ("text", "sentence", "caption"),
@@ -57,7 +79,17 @@ Columns = Mapping[str, str | Sequence[str]]
 
 
 class UnknownColumns(Exception):
-    """The columns of a record are not those of a kind; says why, and the fix."""
+    """The columns of a record are not those of a kind.
+
+    Args:
+        problem: What is wrong with them.
+        fix: What a recipe can do about it; who reads without one says something else.
+    """
+
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem} {fix}")
+        self.problem = problem
+        self.fix = fix
 
 
 def choose_kind(names: Sequence[str], *, wanted: RowKind, given: Columns) -> FileKind:
@@ -71,21 +103,32 @@ def choose_kind(names: Sequence[str], *, wanted: RowKind, given: Columns) -> Fil
     Raises:
         UnknownColumns: No kind of file has these columns.
     """
-    candidates = [kind for kind in FIELDS if kind in GIVES[wanted] and set(given) <= set(FIELDS[kind])]
-    judged = [name for name in names if _plain(name) in _JUDGED]
+    guessed = [kind for kind in GIVES[wanted] if given or kind == wanted or kind not in _ONLY_NAMED]
+    candidates = [kind for kind in guessed if set(given) <= set(FIELDS[kind])]
     for kind in candidates:
-        columns = _find(kind, names, given)
-        if all(columns.values()):
-            if kind in ("pairs", "parallel") and judged and not given:
+        if has_columns(kind, names, given):
+            judged = _judged(names)
+            if kind in ("pairs", "parallel") and judged and not given and wanted != "texts":
+                some = " Where 1 marks the positives: kind: paraphrase." if "paraphrase" in GIVES[wanted] else ""
                 raise UnknownColumns(
-                    f"has the columns {', '.join(names)}, and {judged[0]!r} may say that some rows are no positives. "
-                    f"To take all of them name the kind: kind: {kind}."
+                    f"has the columns {', '.join(names)}, and {judged!r} may say that some rows are no positives.",
+                    f"To take all of them name the kind: kind: {kind}.{some}",
                 )
             return kind
     raise UnknownColumns(
-        f"has the columns {', '.join(names)}, which are not known. "
-        f"Name them: {' or '.join(_example(kind) for kind in candidates or GIVES[wanted])}."
+        f"has the columns {', '.join(names)}, which are not known.",
+        f"Name them: {' or '.join(_example(kind) for kind in candidates or guessed)}.",
     )
+
+
+def has_columns(kind: FileKind, names: Sequence[str], given: Columns | None = None) -> bool:
+    """Return whether every field of a kind has a column."""
+    return all(_find(kind, names, given or {}).values())
+
+
+def is_judged(names: Sequence[str]) -> bool:
+    """Return whether a column may say that some pairs are no positives."""
+    return _judged(names) is not None
 
 
 def bind(kind: FileKind, names: Sequence[str], given: Columns) -> dict[str, tuple[str, ...]]:
@@ -97,17 +140,22 @@ def bind(kind: FileKind, names: Sequence[str], given: Columns) -> dict[str, tupl
     columns = _find(kind, names, given)
     missing = [field for field, found in columns.items() if not found and field != "negative"]
     if missing:
-        fields = " and ".join(repr(field) for field in missing)
-        raise UnknownColumns(f"has no column for {fields} but {', '.join(names)}. Name it: {_example(kind)}.")
+        asked = [given[field] for field in missing if field in given]
+        what = " and ".join(repr(name) for name in (asked or missing))
+        raise UnknownColumns(
+            f"has no column {'' if asked else 'for '}{what}. It has: {', '.join(names)}.", f"Name it: {_example(kind)}."
+        )
     for field, found in columns.items():
         if len(found) > 1 and field != "negative":
             both = " and ".join(map(repr, found))
-            raise UnknownColumns(f"has {both} for {field!r}. Say which one: columns: {{{field}: {found[0]}}}.")
+            raise UnknownColumns(f"has {both} for {field!r}.", f"Say which one: columns: {{{field}: {found[0]}}}.")
     return columns
 
 
 def _find(kind: FileKind, names: Sequence[str], given: Columns) -> dict[str, tuple[str, ...]]:
     columns = {field: _column(field, names, given) for field in FIELDS[kind]}
+    if "text" in columns and "text" in names and not given:
+        columns["text"] = ("text",)
     if kind == "texts" and len(names) == 1 and not given:
         columns["text"] = (names[0],)
     languages = [name for name in names if _LANGUAGE.fullmatch(_plain(name))]
@@ -124,6 +172,10 @@ def _column(field: str, names: Sequence[str], given: Columns) -> tuple[str, ...]
     if field == "negative":
         return tuple(sorted((name for name in names if NEGATIVE.fullmatch(_plain(name))), key=_numbered))
     return tuple(name for name in names if _plain(name) in ALIASES[field])
+
+
+def _judged(names: Sequence[str]) -> str | None:
+    return next((name for name in names if _plain(name) in _JUDGED), None)
 
 
 def _plain(name: str) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tercet.data.reading.entries import Entry
+from tercet.data.rows.checks import BadRecord
 from tercet.data.rows.clean import Cleaner
 from tercet.data.rows.columns import UnknownColumns
 from tercet.data.rows.kinds import ParallelPair, Row, texts_of
-from tercet.data.rows.records import BadRecord, RecordReader
+from tercet.data.rows.records import RecordReader
 from tercet.data.rows.settings import RowSettings
 from tercet.data.rows.share import Share, is_in_share
 from tercet.data.rows.words import is_any_known

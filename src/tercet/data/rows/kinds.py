@@ -1,6 +1,13 @@
-"""The rows that training learns from."""
+"""The rows that training learns from and evaluation scores."""
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text by itself; nothing is said about it."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,13 +17,11 @@ class Triplet:
     anchor: str
     positive: str
     negatives: tuple[str, ...] = ()
-    twin: bool = False
-    """Whether anchor and positive are one text on purpose: two views of it by dropout, never merged as duplicates."""
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledPair:
-    """A premise, a hypothesis, and what the one says of the other: a name in LABELS."""
+class NliPair:
+    """A premise, a hypothesis, and what the first says about the second: a name in LABELS."""
 
     premise: str
     hypothesis: str
@@ -33,6 +38,24 @@ class ScoredPair:
 
 
 @dataclass(frozen=True, slots=True)
+class ParaphrasePair:
+    """Two texts and whether they mean the same."""
+
+    a: str
+    b: str
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RankedPair:
+    """A query, a candidate, and whether the candidate answers the query."""
+
+    query: str
+    candidate: str
+    relevant: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ParallelPair:
     """A text and its translation."""
 
@@ -40,7 +63,15 @@ class ParallelPair:
     target: str
 
 
-Row = Triplet | LabelledPair | ScoredPair | ParallelPair
+@dataclass(frozen=True, slots=True)
+class ClassText:
+    """A text and the class that it belongs to."""
+
+    text: str
+    label: str
+
+
+Row = Text | Triplet | NliPair | ScoredPair | ParaphrasePair | RankedPair | ParallelPair | ClassText
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -48,11 +79,20 @@ LABELS = ("entailment", "neutral", "contradiction")
 def texts_of(row: Row) -> tuple[str, ...]:
     """Return the texts of a row."""
     match row:
+        case Text() | ClassText():
+            return (row.text,)
         case Triplet():
             return (row.anchor, row.positive, *row.negatives)
-        case LabelledPair():
+        case NliPair():
             return (row.premise, row.hypothesis)
-        case ScoredPair():
+        case ScoredPair() | ParaphrasePair():
             return (row.a, row.b)
+        case RankedPair():
+            return (row.query, row.candidate)
         case ParallelPair():
             return (row.source, row.target)
+
+
+def as_triplet(row: Text | Triplet) -> Triplet:
+    """Return a row as a triplet; a text by itself is its own positive."""
+    return Triplet(row.text, row.text) if isinstance(row, Text) else row

@@ -1,11 +1,12 @@
-"""Labelled pairs grouped by their premise: an entailment is a positive, a contradiction a negative."""
+"""NLI pairs grouped by their premise: an entailment is a positive, a contradiction a negative."""
 
 from array import array
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data.rows.kinds import LabelledPair, Triplet
+from tercet.data.rows.kinds import NliPair, Triplet
 
 _CODES = {"entailment": 0, "contradiction": 1}
 
@@ -49,7 +50,7 @@ class Premises:
         self._premise_of, self._code_of = array("q"), array("b")
         self._rows: NDArray[np.int64] = np.empty(0, np.int64)
 
-    def add(self, pair: LabelledPair) -> None:
+    def add(self, pair: NliPair) -> None:
         """Take one pair."""
         number = self._numbers.setdefault(pair.premise, len(self._numbers))
         if number == len(self._premises):
@@ -97,3 +98,12 @@ class Premises:
             self._hypotheses[int(self._order[first + k])],
             tuple(self._hypotheses[i] for i in chosen),
         )
+
+
+def as_triplets(pairs: Iterable[NliPair]) -> list[Triplet]:
+    """Return pairs as triplets, grouped as training groups them where nothing else is asked for."""
+    premises = Premises()
+    for pair in pairs:
+        premises.add(pair)
+    premises.finish()
+    return [premises.row(number) for number in range(len(premises))]

@@ -1,13 +1,28 @@
-"""From a record of a file to rows: texts are checked, labels and scores read, fields put in their places."""
+"""From a record of a file to rows: texts are checked, labels and scores read, fields put in their places.
+
+Training, evaluation, `embed` and `search` all read files by the one reader here, so that a file means the same to all.
+"""
 
 import itertools
-import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from tercet.data.rows.checks import BadField, BadRecord, Check, any_text, full_text, number, verdict
 from tercet.data.rows.columns import Columns, FileKind, RowKind, UnknownColumns, bind, choose_kind
-from tercet.data.rows.kinds import LABELS, LabelledPair, ParallelPair, Row, ScoredPair, Triplet
+from tercet.data.rows.kinds import (
+    LABELS,
+    ClassText,
+    NliPair,
+    ParallelPair,
+    ParaphrasePair,
+    RankedPair,
+    Row,
+    ScoredPair,
+    Text,
+    Triplet,
+)
 
 UNLABELLED = ("-", "-1")
 """Labels that say that annotators did not agree."""
@@ -16,10 +31,6 @@ Values = tuple[Any, ...]
 """What stands in the columns of a record, in the order of the fields; `negative`, the last one, may be several."""
 
 _MAX_BOUND = 1000  # different sets of keys in one JSONL file that are remembered
-
-
-class BadRecord(Exception):
-    """A record gives no row; says why, and the fix."""
 
 
 class RecordReader:
@@ -31,7 +42,8 @@ class RecordReader:
         wanted: What rows it is to give.
         kind: What the source holds; by its columns where None.
         columns: The columns of fields that aliases do not find.
-        labels: What values of the label column stand for, besides their own names.
+        labels: What values of an NLI file's label column stand for, besides their own names.
+        empty: Whether a text may be empty: it has a vector, but nothing can be learned from it.
     """
 
     def __init__(
@@ -41,6 +53,7 @@ class RecordReader:
         kind: FileKind | None = None,
         columns: Columns | None = None,
         labels: Mapping[str, str] | None = None,
+        empty: bool = False,
     ) -> None:
         self.wanted = wanted
         self.kind = kind
@@ -48,22 +61,28 @@ class RecordReader:
         """The columns of each field, as they are in the first record (or the first with a negative)."""
         self._given, self._is_chosen = columns or {}, kind is None
         self._labels = {**{name: name for name in LABELS}, **(labels or {})}
+        self._text: Check = any_text if empty else full_text
         self._getters: dict[tuple[str, ...], Callable[[dict[str, Any]], Values]] = {}
-        self._make: Callable[..., list[Row]] = self._labelled
+        self._make: Callable[..., list[Row]] = self._nli
 
     def rows(self, record: dict[str, Any]) -> list[Row]:
-        """Return the rows of a record; none of a pair without a label, or, for `nli`, a neutral one.
+        """Return the rows of a record; none of an NLI pair without a label, or, for `inference`, a neutral one.
 
         Raises:
             UnknownColumns: The columns of the first record are not known.
-            BadRecord: The record is of no use.
+            BadRecord: The record is of no use; the message names the column.
         """
         names = tuple(record)
         if names not in self._getters:
             self._add_getter(names, self.bind(names))
-        return self._make(*self._getters[names](record))
+        try:
+            return self._make(*self._getters[names](record))
+        except BadField as error:
+            columns = self.bind(names).get(error.field, ())
+            column = columns[0] if len(columns) == 1 else error.field
+            raise BadRecord(f"{column!r} {error.problem}") from error
 
-    def bind(self, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    def bind(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the columns of each field in records with these columns.
 
         Raises:
@@ -73,18 +92,19 @@ class RecordReader:
         if self.kind is None:
             self.kind = choose_kind(names, wanted=self.wanted, given=self._given)
         given = self._given
-        if self.kind == "parallel" and self.columns:  # another order of keys does not swap the languages
+        if self.kind in ("parallel", "texts") and self.columns:  # other keys do not swap the languages or the text
             given = {field: columns[0] for field, columns in self.columns.items()}
         try:
             bound = bind(self.kind, names, given)
         except UnknownColumns as error:
             if not self.columns:
                 raise
-            raise BadRecord(str(error)) from error
+            raise BadRecord(f"{error.problem} Fix the row.") from error
         if not self.columns:
             self.columns = bound
-            self._make = _MAKERS.get((self.wanted, self.kind), self._labelled)
-        elif self._is_chosen and self.wanted == "triplets" and self.kind == "pairs":
+            maker = _MAKERS.get((self.wanted, self.kind))
+            self._make = partial(maker, self._text) if maker else self._nli
+        elif self._is_chosen and self.wanted in ("texts", "triplets") and self.kind == "pairs":
             with_negatives = bind("triplets", names, given)
             if with_negatives["negative"]:  # only the rows before had none
                 self.kind, self.columns = "triplets", with_negatives
@@ -97,18 +117,21 @@ class RecordReader:
             self._getters.clear()
         if len(columns) > 1 and set(columns) <= set(names):
             self._getters[names] = operator.itemgetter(*columns)
+        elif len(columns) == 1 and columns[0] in names:
+            (only,) = columns
+            self._getters[names] = lambda record: (record[only],)
         else:
             self._getters[names] = lambda record: tuple(_value(record, column) for column in columns)
 
-    def _labelled(self, premise: Any, hypothesis: Any, label: Any) -> list[Row]:
+    def _nli(self, premise: Any, hypothesis: Any, label: Any) -> list[Row]:
         value = str(label).strip()
         known = value if value in UNLABELLED else self._labels.get(value, self._labels.get(value.lower()))
         if known is None:
             names = ", ".join(self._labels)
             raise BadRecord(f"the label {value!r} is unknown. Known: {names}. Say in `labels` what it stands for.")
-        if known in UNLABELLED or (known == "neutral" and self.wanted == "nli"):
+        if known in UNLABELLED or (known == "neutral" and self.wanted == "inference"):
             return []
-        return [LabelledPair(_text(premise, "premise"), _text(hypothesis, "hypothesis"), known)]
+        return [NliPair(self._text(premise, "premise"), self._text(hypothesis, "hypothesis"), known)]
 
 
 def _value(record: dict[str, Any], column: str) -> Any:
@@ -121,67 +144,88 @@ def _value(record: dict[str, Any], column: str) -> Any:
     return value
 
 
-def _text(value: Any, field: str) -> str:
-    if not isinstance(value, str):
-        raise BadRecord(f'"{field}" is {"null" if value is None else type(value).__name__}, not text. Write a string.')
-    if not value or value.isspace():
-        raise BadRecord(f'"{field}" is empty. Fix the row.')
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise BadRecord(f'"{field}" has half a surrogate pair. Write whole characters.') from error
-    return value
-
-
-def _negatives(values: Values) -> tuple[str, ...]:
+def _negatives(text: Check, values: Values) -> tuple[str, ...]:
     """Return the negatives that are there; a column may have none in some rows, or a list."""
     flat = [part for value in values for part in (value if isinstance(value, list) else (value,))]
-    return tuple([_text(value, "negative") for value in flat if value is not None and value != ""])
+    return tuple([text(value, "negative") for value in flat if value is not None and value != ""])
 
 
-def _triplet(anchor: Any, positive: Any, *negatives: Any) -> list[Row]:
-    return [Triplet(_text(anchor, "anchor"), _text(positive, "positive"), _negatives(negatives) if negatives else ())]
+def _triplet(text: Check, anchor: Any, positive: Any, *negatives: Any) -> list[Row]:
+    given = _negatives(text, negatives) if negatives else ()
+    return [Triplet(text(anchor, "anchor"), text(positive, "positive"), given)]
 
 
-def _twin(text: Any) -> list[Row]:
-    return [Triplet(_text(text, "text"), text, twin=True)]
+def _plain(text: Check, value: Any, _label: Any = None) -> list[Row]:
+    return [Text(text(value, "text"))]
 
 
-def _neighbours(texts: Any) -> list[Row]:
+def _neighbours(text: Check, texts: Any) -> list[Row]:
     """Return each text of a set with the one behind it: every text stands in a row, and few rows share one."""
     if not isinstance(texts, list) or len(texts) < 2:
-        raise BadRecord('"texts" is no list of two or more. Fix the row.')
-    return [Triplet(a, b) for a, b in itertools.pairwise([_text(text, "texts") for text in texts])]
+        raise BadField("texts", "is no list of two or more. Fix the row.")
+    return [Triplet(a, b) for a, b in itertools.pairwise([text(each, "texts") for each in texts])]
 
 
-def _translation(source: Any, target: Any) -> list[Row]:
-    return [Triplet(_text(source, "source"), _text(target, "target"))]
+def _translation(text: Check, source: Any, target: Any) -> list[Row]:
+    return [Triplet(text(source, "source"), text(target, "target"))]
 
 
-def _parallel(source: Any, target: Any) -> list[Row]:
-    return [ParallelPair(_text(source, "source"), _text(target, "target"))]
+def _parallel(text: Check, source: Any, target: Any) -> list[Row]:
+    return [ParallelPair(text(source, "source"), text(target, "target"))]
 
 
-def _scored(a: Any, b: Any, score: Any) -> list[Row]:
-    try:
-        number = math.nan if isinstance(score, bool) else float(score)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise BadRecord(f'"score" is {score!r}, not a number. Fix the row.')
-    return [ScoredPair(_text(a, "a"), _text(b, "b"), number)]
+def _parallel_pair(text: Check, anchor: Any, positive: Any) -> list[Row]:
+    return [ParallelPair(text(anchor, "anchor"), text(positive, "positive"))]
+
+
+def _scored(text: Check, a: Any, b: Any, score: Any) -> list[Row]:
+    return [ScoredPair(text(a, "a"), text(b, "b"), number(score, "score"))]
+
+
+def _paraphrase(text: Check, a: Any, b: Any, label: Any) -> list[Row]:
+    return [ParaphrasePair(text(a, "a"), text(b, "b"), verdict(label, "label"))]
+
+
+def _rerank(text: Check, query: Any, candidate: Any, label: Any) -> list[Row]:
+    return [RankedPair(text(query, "query"), text(candidate, "candidate"), verdict(label, "label"))]
+
+
+def _class(text: Check, value: Any, label: Any) -> list[Row]:
+    name = label if label is None or isinstance(label, list | dict) else str(label)
+    return [ClassText(text(value, "text"), full_text(name, "label"))]
+
+
+def _as_nli(maker: Callable[..., list[Row]], text: Check, first: Any, second: Any, label: Any) -> list[Row]:
+    """Return a pair with a verdict as one that is grouped to triplets: what is right is a positive."""
+    maker(text, first, second, label)
+    return [NliPair(first, second, "entailment" if verdict(label, "label") else "contradiction")]
 
 
 _MAKERS: dict[tuple[RowKind, FileKind], Callable[..., list[Row]]] = {
-    ("triplets", "texts"): _twin,
+    ("texts", "texts"): _plain,
+    ("texts", "classes"): _plain,
+    ("texts", "pairs"): _triplet,
+    ("texts", "triplets"): _triplet,
+    ("texts", "sets"): _neighbours,
+    ("texts", "parallel"): _translation,
+    ("texts", "scored"): _scored,
+    ("texts", "paraphrase"): _paraphrase,
+    ("texts", "rerank"): _rerank,
+    ("triplets", "texts"): _plain,
+    ("triplets", "classes"): _plain,
     ("triplets", "pairs"): _triplet,
     ("triplets", "triplets"): _triplet,
-    ("nli", "triplets"): _triplet,
-    ("nli", "texts"): _twin,
     ("triplets", "sets"): _neighbours,
     ("triplets", "parallel"): _translation,
+    ("triplets", "paraphrase"): partial(_as_nli, _paraphrase),
+    ("triplets", "rerank"): partial(_as_nli, _rerank),
+    ("inference", "triplets"): _triplet,
+    ("inference", "texts"): _plain,
     ("parallel", "parallel"): _parallel,
-    ("parallel", "pairs"): _parallel,
+    ("parallel", "pairs"): _parallel_pair,
     ("scored", "scored"): _scored,
+    ("paraphrase", "paraphrase"): _paraphrase,
+    ("rerank", "rerank"): _rerank,
+    ("classes", "classes"): _class,
 }
+"""How each kind of file gives each kind of row; an NLI file's pairs are always read by their labels."""

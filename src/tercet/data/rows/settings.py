@@ -20,6 +20,10 @@ def _with_text_keys(value: Any) -> Any:
     return {str(key): meaning for key, meaning in value.items()} if isinstance(value, Mapping) else value
 
 
+def _new_name(value: Any) -> Any:
+    return "nli" if value == "labelled" else value  # its earlier name
+
+
 def _text_of_path(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
@@ -44,7 +48,7 @@ class SourceSettings(Settings):
     translations: Annotated[str, BeforeValidator(_text_of_path)] | None = None
     """The file whose line n is the translation of line n of `path`: two line-aligned files, as Moses has them."""
 
-    kind: FileKind | None = None
+    kind: Annotated[FileKind | None, BeforeValidator(_new_name)] = None
     """What it holds; by its columns where null."""
 
     format: Format | None = None
@@ -57,7 +61,7 @@ class SourceSettings(Settings):
     labels: Annotated[
         dict[str, Literal["entailment", "neutral", "contradiction", "-"]], BeforeValidator(_with_text_keys)
     ] = Field(default={})
-    """What values of the label column stand for, besides their own names; `-` is for rows to leave out."""
+    """What values of an NLI file's label column stand for, besides their own names; `-` is for rows to leave out."""
 
     weight: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """The share of rows (or batches) from this source, in proportion to the others' weights. All sources have one or
@@ -67,14 +71,14 @@ class SourceSettings(Settings):
         default=1.0, exclude_if=lambda share: share == 1
     )
     """How much of it is used: records are chosen by a hash of their texts, so those of a share are among those of every
-    larger one. Labelled pairs are chosen by their premise. Or from where to where: of `[0, 0.9]` and `[0.9, 1]` one has
+    larger one. NLI pairs are chosen by their premise. Or from where to where: of `[0, 0.9]` and `[0.9, 1]` one has
     what the other has not; there triplets and pairs are chosen by their anchor, so that those of one stay together."""
 
     nli_negatives: int = Field(default=1, ge=1)
-    """Labelled pairs to triplets: at most so many contradictions of the premise go with an entailment."""
+    """NLI pairs to triplets: at most so many contradictions of the premise go with an entailment."""
 
     nli_pairs: bool = True
-    """Labelled pairs to triplets: whether entailments without a contradiction are rows without negatives."""
+    """NLI pairs to triplets: whether entailments without a contradiction are rows without negatives."""
 
     stream: bool = False
     """Hub only: read the dataset over the network again and again, in place of fetching it first. Then it has no number

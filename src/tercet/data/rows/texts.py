@@ -1,22 +1,26 @@
 """A file of texts, checked as a whole before anything is done with it."""
 
 import contextlib
-import hashlib
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from tercet.data.reading.formats import LINE_COLUMN, check_format, format_of, read_records
-from tercet.errors import InputError, RowError
+from tercet.data.reading.entries import changed
+from tercet.data.reading.formats import check_format, format_of
+from tercet.data.rows.files import read_rows
+from tercet.data.rows.kinds import texts_of
+from tercet.data.rows.records import RecordReader
+from tercet.errors import InputError
+from tercet.storage.hashing import TextsDigest
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file with one text a row. Iterating reads it from the start."""
+    """A file with one text per row, which may be empty. Iterating reads it from the start."""
 
     path: Path
     file_format: str
@@ -31,7 +35,8 @@ class TextFile:
 
         Args:
             path: Lines, JSONL, CSV, TSV or Parquet, by its ending.
-            column: Which column holds the text; `text`, or the only one there is, where None.
+            column: Which column holds the text; where None, the one that training would take: `text`, one of its
+                other names, or the only one there is.
             file_format: A name in FORMATS where the ending does not tell.
 
         Raises:
@@ -40,24 +45,30 @@ class TextFile:
         """
         check_format(file_format)
         file_format = file_format or format_of(path)
-        digest, num_texts = hashlib.sha256(), 0
-        for number, record in read_records(path, file_format):
-            if num_texts == 0:
-                column = _choose_column(path, number, record, column)
-            digest.update(_hashed(_text_of(path, number, record, column or LINE_COLUMN)))
+        reader, digest, num_texts = _reader(column), TextsDigest(), 0
+        for text in _read(path, reader, file_format):
+            digest.add(text)
             num_texts += 1
         if num_texts == 0:
             raise InputError(f"{path}: is empty. Give a file with at least one text.")
-        return cls(path, file_format, column or LINE_COLUMN, num_texts, digest.hexdigest())
+        return cls(path, file_format, reader.columns["text"][0], num_texts, digest.hexdigest())
 
     def __iter__(self) -> Iterator[str]:
-        digest = hashlib.sha256()
-        for number, record in read_records(self.path, self.file_format):
-            text = _text_of(self.path, number, record, self.column)
-            digest.update(_hashed(text))
+        digest = TextsDigest()
+        for text in _read(self.path, _reader(self.column), self.file_format):
+            digest.add(text)
             yield text
         if digest.hexdigest() != self.sha256:
-            raise InputError(f"{self.path}: changed while it was read. Start again when it is complete.")
+            raise changed(self.path)
+
+
+def _reader(column: str | None) -> RecordReader:
+    return RecordReader("texts", kind="texts", columns={"text": column} if column is not None else None, empty=True)
+
+
+def _read(path: Path, reader: RecordReader, file_format: str) -> Iterator[str]:
+    rows = read_rows(path, reader, file_format=file_format, fix="Name one with --column.")
+    return (text for row in rows for text in texts_of(row))
 
 
 @contextlib.contextmanager
@@ -95,32 +106,3 @@ def _is_pipe(path: Path) -> bool:
         return path.exists() and not path.is_file() and not path.is_dir()
     except OSError:  # opening it will say why
         return False
-
-
-def _choose_column(path: Path, number: int, record: dict[str, Any], column: str | None) -> str:
-    names = list(record)
-    if column is None:
-        column = LINE_COLUMN if LINE_COLUMN in record or len(names) != 1 else names[0]
-    if column not in record:
-        raise RowError(
-            f"{path}:{number}: has no column {column!r}. It has: {', '.join(names)}. Name one with --column."
-        )
-    return column
-
-
-def _text_of(path: Path, number: int, record: dict[str, Any], column: str) -> str:
-    if column not in record:
-        raise RowError(f"{path}:{number}: has no column {column!r}. Add it or remove the row.")
-    text = record[column]
-    if not isinstance(text, str):
-        kind = "null" if text is None else type(text).__name__
-        raise RowError(f"{path}:{number}: {column!r} is {kind}, not text. Write a string.")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise RowError(f"{path}:{number}: {column!r} has half a surrogate pair. Write whole characters.") from error
-    return text
-
-
-def _hashed(text: str) -> bytes:
-    return f"{len(text)}\0{text}".encode()

@@ -1,28 +1,37 @@
-"""Anybody's own task: a file, not code.
+"""Your own task: a file, not code. It is read as training reads it, so a file that trains also evaluates.
 
 | kind | columns | metric |
 |---|---|---|
-| scored | sentence1, sentence2, score | Spearman of the cosine |
-| geometry | sentence1, sentence2, score (0 to 5) | alignment, uniformity, anisotropy |
-| paraphrase | sentence1, sentence2, label (0 or 1) | average precision of the cosine |
+| scored | a, b, score | Spearman of the cosine |
+| geometry | a, b, score (0 to 5) | alignment, uniformity, anisotropy |
+| paraphrase | a, b, label (0 or 1) | average precision of the cosine |
 | rerank | query, candidate, label (0 or 1) | MAP over queries |
-| labelled | text, label | accuracy of logistic regression, nested 10-fold |
-| triplets | anchor, positive, negative | how often the positive is the nearer one |
+| classes | text, label | accuracy of logistic regression, nested 10-fold |
+| triplets | anchor, positive, negative; and all that becomes triplets in training | how often the positive is nearer |
+| nli | premise, hypothesis, label | the same, of the triplets that training makes of it |
 | parallel | source, target, or named by languages | alignment and uniformity of translations |
 
-`ntrex:eng-LANGUAGE` and `ntrex:LANGUAGE-eng` are parallel pairs of NTREX in the data folder.
+`data/rows/columns.py` has the other names that columns may have. `ntrex:eng-LANGUAGE` and `ntrex:LANGUAGE-eng` are
+parallel pairs of NTREX in the data folder.
 """
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tercet.data.reading.formats import format_of, read_records
-from tercet.data.rows.kinds import Triplet
+from tercet.data.reading.formats import format_in, read_records
+from tercet.data.rows.checks import is_verdict
+from tercet.data.rows.columns import FIELDS, FileKind, RowKind, bind, has_columns, is_judged
+from tercet.data.rows.files import read_rows
+from tercet.data.rows.kinds import ClassText, NliPair, ParaphrasePair, RankedPair, Row, ScoredPair, Triplet
+from tercet.data.rows.nli import as_triplets
+from tercet.data.rows.records import RecordReader
 from tercet.data.sets.folder import DataFolder
-from tercet.errors import InputError, RowError, SettingError
+from tercet.errors import InputError, SettingError
 from tercet.evaluation.metrics import average_precision, cosine
 from tercet.evaluation.tasks import sts
 from tercet.evaluation.tasks.classifier import score_nested
@@ -33,23 +42,16 @@ from tercet.evaluation.tasks.task import Embed, Options, Result, Task
 from tercet.evaluation.tasks.translation import parallel_task
 from tercet.evaluation.tasks.triplets import score_triplets
 
-_COLUMNS = {
-    "scored": ("sentence1", "sentence2", "score"),
-    "geometry": ("sentence1", "sentence2", "score"),
-    "paraphrase": ("sentence1", "sentence2", "label"),
-    "rerank": ("query", "candidate", "label"),
-    "labelled": ("text", "label"),
-    "triplets": ("anchor", "positive", "negative"),
-}
-
-SCORED_KINDS = ("scored", "paraphrase", "rerank", "labelled", "triplets")
+SCORED_KINDS = ("scored", "paraphrase", "rerank", "classes", "triplets", "nli")
 """Kinds of file whose score is better the higher it is."""
-
-_LEAST_ROWS, _LEAST_MOST_ROWS = 3, 12
-"""The fewest rows of any label, and of the most frequent one, from which ten folds can be made, and ten of the rest."""
 
 PARALLEL = ("parallel", "ntrex")
 """Kinds of parallel pairs: a file, or NTREX."""
+
+_EARLIER_NAMES = {"labelled": "classes"}
+
+_LEAST_ROWS, _LEAST_MOST_ROWS = 3, 12
+"""The fewest rows of any label, and of the most frequent one, from which ten folds can be made, and ten of the rest."""
 
 
 def own_task(kind: str, path: str) -> Task:
@@ -58,16 +60,18 @@ def own_task(kind: str, path: str) -> Task:
     Raises:
         SettingError: There is no such kind of file.
     """
+    kind = _EARLIER_NAMES.get(kind, kind)
     if kind in PARALLEL:
         return parallel_task(kind, path)
-    if kind not in _COLUMNS:
-        raise SettingError(f"task {kind}:{path}: no such kind of file. Known: {', '.join([*_COLUMNS, *PARALLEL])}.")
+    if kind not in _TASKS:
+        raise SettingError(f"task {kind}:{path}: no such kind of file. Known: {', '.join([*_TASKS, *PARALLEL])}.")
+    own = _TASKS[kind]
 
     def run(data: DataFolder, embed: Embed, options: Options) -> Result:
         file = Path(path).absolute()
         if not file.is_file():
-            raise InputError(f"{path}: no such file. A {kind} file has the columns {', '.join(_COLUMNS[kind])}.")
-        return _SCORERS[kind](_read(data.path(str(file)), kind), embed, options)
+            raise InputError(f"{path}: no such file. A {kind} file has the columns {', '.join(FIELDS[own.shown])}.")
+        return own.score(_read(data.path(str(file)), kind, own), embed, options)
 
     return Task(f"{kind}:{path}", run, needs_data=False)
 
@@ -75,18 +79,31 @@ def own_task(kind: str, path: str) -> Task:
 def kind_of(path: str | Path) -> str:
     """Return what kind of task a file is for, by the columns of its first row.
 
+    Only NLI and paraphrase pairs may have the same columns: there the first label tells.
+
     Raises:
         InputError: It cannot be read, or no kind has its columns.
     """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path}: no such file. Name a TSV, CSV, JSONL or Parquet file with columns.")
-    _, record = next(read_records(path), (0, {}))
-    for kind in SCORED_KINDS:
-        if all(column in record for column in _COLUMNS[kind]):
+    _, record = next(read_records(path, format_in(path)), (0, {}))
+    names = tuple(record)
+    if has_columns("nli", names) and has_columns("paraphrase", names) and not has_columns("scored", names):
+        return "paraphrase" if is_verdict(record[bind("paraphrase", names, {})["label"][0]]) else "nli"
+    for kind in ("scored", "rerank", "nli", "paraphrase", "triplets", "parallel", "classes"):
+        if has_columns(kind, names):
             return kind
-    kinds = "; ".join(f"{', '.join(_COLUMNS[kind])} ({kind})" for kind in SCORED_KINDS)
+    if has_columns("sets", names) or (has_columns("pairs", names) and not is_judged(names)):
+        return "triplets"
+    kinds = "; ".join(f"{', '.join(FIELDS[_TASKS[kind].shown])} ({kind})" for kind in SCORED_KINDS)
     raise InputError(f"{path}: has the columns {', '.join(record) or 'none'}. A task's file has: {kinds}.")
+
+
+def file_of(name: str) -> Path | None:
+    """Return the file that a task is about: `KIND:FILE`, or a file alone; None where there is none."""
+    files = (Path(name), Path(name.partition(":")[2]))
+    return next((file for file in files if file.is_file()), None)
 
 
 def trajectory_task(name: str) -> Task:
@@ -104,56 +121,46 @@ def trajectory_task(name: str) -> Task:
     return own_task(kind, path)
 
 
-def _read(path: Path, kind: str) -> list[tuple[Any, ...]]:
-    wanted = _COLUMNS[kind]
-    if format_of(path) == "lines":
-        raise InputError(f"{path}: a task is a TSV, CSV, JSONL or Parquet file with columns {', '.join(wanted)}.")
-    rows = []
-    for line, record in read_records(path):
-        missing = [column for column in wanted if record.get(column) is None]
-        if missing:
-            raise RowError(f"{path}:{line}: has no {missing[0]!r}. A {kind} file has: {', '.join(wanted)}.")
-        half = [column for column in wanted if _has_half_pair(record[column])]
-        if half:
-            raise RowError(f"{path}:{line}: {half[0]!r} has half a surrogate pair. Write whole characters.")
-        rows.append((f"{path}:{line}", *(record[column] for column in wanted)))
+@dataclass(frozen=True)
+class _OwnTask:
+    """How a kind of file is read and scored."""
+
+    wanted: RowKind
+    file: FileKind | None
+    """What the file holds; any that gives the wanted rows where None."""
+    score: Callable[[list[Any], Embed, Options], Result]
+
+    @property
+    def shown(self) -> FileKind:
+        """The kind of file whose columns messages name."""
+        return self.file or "triplets"
+
+
+def _read(path: Path, kind: str, own: _OwnTask) -> list[Row]:
+    columns = f"A {kind} file has the columns {', '.join(FIELDS[own.shown])}, or others that stand for them."
+    reader = RecordReader(own.wanted, kind=own.file, empty=True)
+    rows = [*read_rows(path, reader, fix=columns)]
     if not rows:
-        raise InputError(f"{path}: is empty. A {kind} file has: {', '.join(wanted)}.")
+        raise InputError(f"{path}: is empty. {columns}")
+    if own.wanted == "triplets" and reader.kind == "texts":
+        raise InputError(f"{path}: has texts alone, and nothing to score them by. {columns}")
     return rows
 
 
-def _has_half_pair(value: Any) -> bool:
-    return isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value)
+def _scored(rows: list[ScoredPair], embed: Embed, _options: Options) -> Result:
+    return score_spearman({"file": Pairs.of((row.a, row.b, row.score) for row in rows)}, embed)
 
 
-def _pairs(rows: list[tuple[Any, ...]], *, binary: bool) -> Pairs:
-    return Pairs.of((str(a), str(b), _gold(gold, where, binary=binary)) for where, a, b, gold in rows)
+def _geometry(rows: list[ScoredPair], embed: Embed, _options: Options) -> Result:
+    return measure(Pairs.of((row.a, row.b, row.score) for row in rows), embed)
 
 
-def _gold(value: Any, where: str, *, binary: bool) -> float:
-    try:
-        gold = float(value)
-    except (ValueError, TypeError) as error:
-        raise RowError(f"{where}: {value!r} is no number. Fix the row.") from error
-    if not np.isfinite(gold) or (binary and gold not in (0.0, 1.0)):
-        raise RowError(f"{where}: {value!r} is not {'0 or 1' if binary else 'a finite number'}. Fix the row.")
-    return gold
+def _paraphrase(rows: list[ParaphrasePair], embed: Embed, _options: Options) -> Result:
+    return score_paraphrase(Pairs.of((row.a, row.b, row.same) for row in rows), embed)
 
 
-def _scored(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
-    return score_spearman({"file": _pairs(rows, binary=False)}, embed)
-
-
-def _geometry(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
-    return measure(_pairs(rows, binary=False), embed)
-
-
-def _paraphrase(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
-    return score_paraphrase(_pairs(rows, binary=True), embed)
-
-
-def _rerank(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
-    pairs = _pairs(rows, binary=True)
+def _rerank(rows: list[RankedPair], embed: Embed, _options: Options) -> Result:
+    pairs = Pairs.of((row.query, row.candidate, row.relevant) for row in rows)
     vectors = embed(pairs.texts)
     scores = cosine(vectors[: len(rows)], vectors[len(rows) :])
     queries: dict[str, list[int]] = {}
@@ -187,11 +194,11 @@ def _check_labels(counts: Counter[str]) -> None:
         )
 
 
-def _labelled(rows: list[tuple[Any, ...]], embed: Embed, options: Options) -> Result:
-    _check_labels(Counter(str(label) for _, _, label in rows))
-    names = sorted({str(label) for _, _, label in rows})
-    labels = np.array([names.index(str(label)) for _, _, label in rows])
-    vectors = embed([str(text) for _, text, _ in rows])
+def _classes(rows: list[ClassText], embed: Embed, options: Options) -> Result:
+    _check_labels(Counter(row.label for row in rows))
+    names = sorted({row.label for row in rows})
+    labels = np.array([names.index(row.label) for row in rows])
+    vectors = embed([row.text for row in rows])
     outcome = score_nested(
         vectors, labels, classifier=options.classifier, settings=ClassifierSettings(seed=options.seed)
     )
@@ -204,18 +211,18 @@ def _labelled(rows: list[tuple[Any, ...]], embed: Embed, options: Options) -> Re
     }
 
 
-def _triplets(rows: list[tuple[Any, ...]], embed: Embed, _options: Options) -> Result:
-    for place, *texts in rows:
-        if not all(isinstance(text, str) for text in texts):
-            raise RowError(f"{place}: something in it is no text. Give one text for each column.")
-    return score_triplets([Triplet(anchor, positive, (negative,)) for _, anchor, positive, negative in rows], embed)
+def _triplets(rows: list[Triplet | NliPair], embed: Embed, _options: Options) -> Result:
+    triplets = [row for row in rows if isinstance(row, Triplet)]
+    return score_triplets(triplets or as_triplets(row for row in rows if isinstance(row, NliPair)), embed)
 
 
-_SCORERS = {
-    "scored": _scored,
-    "geometry": _geometry,
-    "paraphrase": _paraphrase,
-    "rerank": _rerank,
-    "labelled": _labelled,
-    "triplets": _triplets,
+_TASKS: dict[str, _OwnTask] = {
+    "scored": _OwnTask("scored", "scored", _scored),
+    "geometry": _OwnTask("scored", "scored", _geometry),
+    "paraphrase": _OwnTask("paraphrase", "paraphrase", _paraphrase),
+    "rerank": _OwnTask("rerank", "rerank", _rerank),
+    "classes": _OwnTask("classes", "classes", _classes),
+    "triplets": _OwnTask("triplets", None, _triplets),
+    "nli": _OwnTask("triplets", "nli", _triplets),
 }
+"""The kinds of file with a task of their own, besides PARALLEL."""

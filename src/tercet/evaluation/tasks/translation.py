@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tercet.data.feeding.rows import open_rows
 from tercet.data.rows.clean import script_share
+from tercet.data.rows.files import read_rows
 from tercet.data.rows.kinds import ParallelPair
+from tercet.data.rows.records import RecordReader
 from tercet.data.sets.folder import DataFolder, MissingDataError
 from tercet.encoder.model.arrays import unit
 from tercet.errors import InputError, RowError, SettingError
@@ -76,7 +77,8 @@ def parallel_task(kind: str, name: str) -> Task:
             file = Path(name).absolute()
             if not file.is_file():
                 raise InputError(f"{name}: no such file. A parallel file has the columns source, target.")
-            rows = open_rows(data.path(str(file)), kind="parallel")
+            fix = "A parallel file has the columns source, target, or two named by languages."
+            rows = read_rows(data.path(str(file)), RecordReader("parallel", empty=True), fix=fix)
             return [(row.source, row.target) for row in rows if isinstance(row, ParallelPair)]
         english = _ntrex(data, _ENGLISH)
         language = name.removesuffix("-eng") if name.endswith("-eng") else name.removeprefix("eng-")

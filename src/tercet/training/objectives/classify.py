@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tercet.data.rows.kinds import LABELS, LabelledPair
+from tercet.data.rows.kinds import LABELS, NliPair
 from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.tower import unit_length
 from tercet.training.loop.loop import StepResult
@@ -41,7 +41,7 @@ class NliClassifier:
             self._classifier = nn.Linear(3 * encoder.dim, len(LABELS)).to(encoder.device)
         self.module = nn.ModuleDict({"tower": encoder.tower, "classifier": self._classifier})
 
-    def step(self, batch: Sequence[LabelledPair]) -> StepResult:
+    def step(self, batch: Sequence[NliPair]) -> StepResult:
         """Add the gradients of a batch's loss to the module's."""
         device = self._encoder.device
         texts = [*(row.premise for row in batch), *(row.hypothesis for row in batch)]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from tercet.data.rows.kinds import Triplet
+from tercet.data.rows.kinds import Text, Triplet, as_triplet
 from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.tower import unit_length
 from tercet.evaluation.geometry import alignment, uniformity
@@ -73,8 +73,8 @@ class Contrast:
         self._gather = gather
         self.module = Trained(settings, tower=encoder.tower).to(encoder.device)
 
-    def step(self, batch: Sequence[Triplet]) -> StepResult:
-        """Add the gradients of a batch's loss to the module's."""
+    def step(self, batch: Sequence[Text | Triplet]) -> StepResult:
+        """Add the gradients of a batch's loss to the module's. A text is its own positive, seen with other dropout."""
         settings, gather = self._settings, self._gather
         texts, columns = _lay_out(batch, self._encoder.device)
         columns = columns if gather is None else _join(columns, gather)
@@ -199,11 +199,15 @@ class _Columns:
         return self.keys[anchors], self.keys[positives], self.keys[negatives]
 
 
-def _lay_out(batch: Sequence[Triplet], device: torch.device) -> tuple[list[str], _Columns]:
-    """Return the texts of a batch, equal ones once, and where its columns are among them."""
-    texts = [*(row.anchor for row in batch), *(row.positive for row in batch)]
-    apart = [row.twin for row in batch] * 2
-    owned = [(i, text) for i, row in enumerate(batch) for text in row.negatives]
+def _lay_out(batch: Sequence[Text | Triplet], device: torch.device) -> tuple[list[str], _Columns]:
+    """Return the texts of a batch, equal ones once, and where its columns are among them.
+
+    A text by itself is there twice: dropout makes two views of it, as in SimCSE.
+    """
+    rows = [as_triplet(row) for row in batch]
+    texts = [*(row.anchor for row in rows), *(row.positive for row in rows)]
+    apart = [isinstance(row, Text) for row in batch] * 2
+    owned = [(i, text) for i, row in enumerate(rows) for text in row.negatives]
     texts += [text for _, text in owned]
     merged, where = merge_equal(texts, apart=apart + [False] * len(owned))
     places = torch.tensor(where, device=device)

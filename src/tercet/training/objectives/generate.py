@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from pydantic import Field
 
-from tercet.data.rows.kinds import LabelledPair, Triplet
+from tercet.data.rows.kinds import NliPair, Text, Triplet, as_triplet
 from tercet.encoder.model.templates import LABELS, TemplateTokens, label_ids, target_ids
 from tercet.training.objectives.conditional import ConditionalGeneration, ConditionalSettings, Example
 from tercet.training.objectives.gather import Gather
@@ -15,7 +15,7 @@ from tercet.training.objectives.gather import Gather
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
 
-NliRow = Triplet | LabelledPair
+InferenceRow = Text | Triplet | NliPair
 """A row that says what a sentence entails or contradicts; a text alone entails itself."""
 
 
@@ -75,17 +75,17 @@ class GenerateDiscriminate(ConditionalGeneration):
         self._tokenizer, self._max_target_tokens = tokenizer, settings.max_target_tokens
         self._tokens = TemplateTokens(tokenizer, max_tokens=settings.max_sentence_tokens)
 
-    def examples(self, batch: Sequence[NliRow]) -> list[Example]:
+    def examples(self, batch: Sequence[InferenceRow]) -> list[Example]:
         """Return all instances of the rows: those of generation, then those of discrimination."""
         pairs = [pair for row in batch for pair in pairs_of(row)]
         return [*self.generation(pairs), *self.discrimination(pairs)]
 
-    def generation(self, pairs: Sequence[LabelledPair]) -> list[Example]:
+    def generation(self, pairs: Sequence[NliPair]) -> list[Example]:
         """Return the instances that write the hypothesis of each pair."""
         sources = [self._tokens(pair.label, [pair.premise])[0] for pair in pairs]
         return self._with_targets(sources, [pair.hypothesis for pair in pairs])
 
-    def discrimination(self, pairs: Sequence[LabelledPair]) -> list[Example]:
+    def discrimination(self, pairs: Sequence[NliPair]) -> list[Example]:
         """Return the instances that write `true` or `false` of each pair."""
         sources = self._tokens("discrimination", [pair.premise for pair in pairs], [pair.hypothesis for pair in pairs])
         true, false = LABELS
@@ -103,9 +103,9 @@ class Match(GenerateDiscriminate):
     where a row has none, with the positive of the next row of the batch. Nothing else is written.
     """
 
-    def examples(self, batch: Sequence[NliRow]) -> list[Example]:
+    def examples(self, batch: Sequence[InferenceRow]) -> list[Example]:
         """Return the instances of all rows."""
-        rows = cast("Sequence[Triplet]", batch)
+        rows = [as_triplet(row) for row in cast("Sequence[Text | Triplet]", batch)]
         others = [*rows[1:], *rows[:1]]
         full = [
             row if row.negatives else replace(row, negatives=(other.positive,))
@@ -114,9 +114,10 @@ class Match(GenerateDiscriminate):
         return self.discrimination([pair for row in full for pair in pairs_of(row)])
 
 
-def pairs_of(row: NliRow) -> list[LabelledPair]:
-    """Return a row as labelled pairs: a triplet's positive is entailed, each negative is contradicted."""
-    if isinstance(row, LabelledPair):
+def pairs_of(row: InferenceRow) -> list[NliPair]:
+    """Return a row as NLI pairs: a text entails itself, an anchor its positive, and it contradicts its negatives."""
+    if isinstance(row, NliPair):
         return [row]
-    contradicted = [LabelledPair(row.anchor, negative, "contradiction") for negative in row.negatives]
-    return [LabelledPair(row.anchor, row.positive, "entailment"), *contradicted]
+    row = as_triplet(row)
+    contradicted = [NliPair(row.anchor, negative, "contradiction") for negative in row.negatives]
+    return [NliPair(row.anchor, row.positive, "entailment"), *contradicted]

@@ -13,7 +13,7 @@ class ClassifyStage(TrainedSettings):
 
 
 class _Classify(TrainedEncoder):
-    row_kind: RowKind = "labelled"
+    row_kind: RowKind = "nli"
 
     def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
         return NliClassifier(encoder, compute=self.settings, gather=gather, seed=self.context.seed)

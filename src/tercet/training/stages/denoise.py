@@ -28,4 +28,4 @@ class _Denoise(TrainedGenerator[Denoise]):
         super().__init__(settings, context, open_texts(settings.rows, context))
 
 
-KIND = Kind(DenoiseStage, _Denoise, output=OUTPUT)
+KIND = Kind(DenoiseStage, _Denoise, output=OUTPUT, rows="texts")

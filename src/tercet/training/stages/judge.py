@@ -1,4 +1,4 @@
-"""The stage `judge`: many labelled pairs of few, by a linear judge of an encoder's vectors."""
+"""The stage `judge`: many NLI pairs of few, by a linear judge of an encoder's vectors."""
 
 import json
 import random
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from tercet.data.feeding.rows import open_rows
 from tercet.data.rows.settings import RowSettings
 from tercet.storage.files import atomic_write
-from tercet.training.objectives.generate import NliRow, pairs_of
+from tercet.training.objectives.generate import InferenceRow, pairs_of
 from tercet.training.stages.mine import Ranks, check_enough, neighbours_of
 from tercet.training.stages.model import StageModel
 from tercet.training.stages.stage import Context, Kind, StageSettings
@@ -32,7 +32,7 @@ class JudgeStage(StageSettings):
     """The encoder whose vectors are judged."""
 
     rows: RowSettings
-    """Triplets and labelled pairs: the judge learns from them, and their sentences meet anew."""
+    """Triplets and NLI pairs: the judge learns from them, and their sentences meet anew."""
 
     texts: RowSettings | None = None
     """Sentences of which nothing is said: each is a premise, and has a part of itself for its hypothesis."""
@@ -99,7 +99,7 @@ def pair_features(vectors: Tensor) -> Tensor:
 class _Judge:
     def __init__(self, settings: JudgeStage, context: Context) -> None:
         self._settings, self._context = settings, context
-        self._rows = open_rows(placed(settings.rows, context), kind="nli", rank=context.processes.rank)
+        self._rows = open_rows(placed(settings.rows, context), kind="inference", rank=context.processes.rank)
         check_end(self._rows, context)
         self.inputs = {"model": settings.model.describe(context), "rows": self._rows.describe()}
         self._sample = None if settings.texts is None else TextSample(settings.texts, context, setting="texts")
@@ -110,7 +110,7 @@ class _Judge:
         settings, context = self._settings, self._context
         if not context.processes.is_main:
             return {}
-        labelled = [pair for row in self._rows for pair in pairs_of(cast("NliRow", row))]
+        labelled = [pair for row in self._rows for pair in pairs_of(cast("InferenceRow", row))]
         pairs = [(pair.premise, pair.hypothesis) for pair in labelled]
         if self._sample is not None:
             generator = random.Random(context.seed)  # noqa: S311  # for data, not for secrets
@@ -169,4 +169,4 @@ def meetings(pairs: Tensor, vectors: Tensor, ranks: list[int], *, seed: int) -> 
             yield torch.stack([first[None], hypotheses[row]], dim=1)
 
 
-KIND = Kind(JudgeStage, _Judge, output="rows.jsonl", rows="nli")
+KIND = Kind(JudgeStage, _Judge, output="rows.jsonl", rows="inference")

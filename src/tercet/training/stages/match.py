@@ -4,10 +4,11 @@ from typing import Self
 
 from pydantic import model_validator
 
+from tercet.data.feeding.rows import open_rows
 from tercet.training.objectives.generate import GenerateSettings, Match
 from tercet.training.stages.generator import OUTPUT, GeneratorSettings, TrainedGenerator
 from tercet.training.stages.stage import Context, Kind
-from tercet.training.stages.texts import open_texts
+from tercet.training.stages.texts import placed
 
 
 class MatchStage(GeneratorSettings, GenerateSettings):
@@ -25,7 +26,8 @@ class _Match(TrainedGenerator[Match]):
     objective = Match
 
     def __init__(self, settings: MatchStage, context: Context) -> None:
-        super().__init__(settings, context, open_texts(settings.rows, context))
+        rows = open_rows(placed(settings.rows, context), kind="triplets", rank=context.processes.rank)
+        super().__init__(settings, context, rows)
 
 
 KIND = Kind(MatchStage, _Match, output=OUTPUT, rows="triplets")

@@ -141,4 +141,4 @@ def _largest(scores: Tensor, num: int) -> Tensor:
     return places
 
 
-KIND = Kind(MineStage, _Mine, output="rows.jsonl")
+KIND = Kind(MineStage, _Mine, output="rows.jsonl", rows="texts")

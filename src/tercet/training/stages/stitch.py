@@ -73,4 +73,4 @@ class _Stitch:
         return {"num_texts": len(texts)}
 
 
-KIND = Kind(StitchStage, _Stitch, output="encoder")
+KIND = Kind(StitchStage, _Stitch, output="encoder", rows="texts")

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tercet.data.feeding.rows import open_rows
-from tercet.data.rows.kinds import LabelledPair
+from tercet.data.rows.kinds import NliPair
 from tercet.data.rows.settings import RowSettings
 from tercet.encoder.forward.engine import resolve_precision
 from tercet.synthesis.discriminator import Discriminator
 from tercet.training.loop.loop import Evaluate
 from tercet.training.loop.settings import Every, ScoreSettings
-from tercet.training.objectives.generate import GenerateDiscriminate, GenerateSettings, NliRow, pairs_of
+from tercet.training.objectives.generate import GenerateDiscriminate, GenerateSettings, InferenceRow, pairs_of
 from tercet.training.stages.generator import OUTPUT, GeneratorSettings, TrainedGenerator
 from tercet.training.stages.stage import Context, Kind
 from tercet.training.stages.texts import placed
@@ -40,7 +40,7 @@ class SynthesizerDevSettings(ScoreSettings):
     last."""
 
     rows: RowSettings
-    """Triplets and labelled pairs, as those that it learns from."""
+    """Triplets and NLI pairs, as those that it learns from."""
 
     max_rows: int | None = Field(default=None, ge=1)
     """The first so many rows alone are used; null for all."""
@@ -63,13 +63,13 @@ class _Synthesizer(TrainedGenerator[GenerateDiscriminate]):
     objective = GenerateDiscriminate
 
     def __init__(self, settings: SynthesizerStage, context: Context) -> None:
-        rows = open_rows(placed(settings.rows, context), kind="nli", rank=context.processes.rank)
+        rows = open_rows(placed(settings.rows, context), kind="inference", rank=context.processes.rank)
         super().__init__(settings, context, rows)
-        self._dev: list[LabelledPair] = []
+        self._dev: list[NliPair] = []
         if settings.evaluate is not None:
-            rows = open_dev_rows(settings.evaluate.rows, "nli", context)
+            rows = open_dev_rows(settings.evaluate.rows, "inference", context)
             self.inputs["dev"] = rows.describe()
-            dev = cast("Iterator[NliRow]", islice(rows, settings.evaluate.max_rows))
+            dev = cast("Iterator[InferenceRow]", islice(rows, settings.evaluate.max_rows))
             self._dev = [pair for row in dev for pair in pairs_of(row)]
 
     def score(self, objective: GenerateDiscriminate, tokenizer: "PreTrainedTokenizerBase") -> Evaluate | None:
@@ -85,7 +85,7 @@ class _Synthesizer(TrainedGenerator[GenerateDiscriminate]):
         return score
 
 
-def dev_scores(objective: GenerateDiscriminate, score: Score, pairs: Sequence[LabelledPair]) -> dict[str, Any]:
+def dev_scores(objective: GenerateDiscriminate, score: Score, pairs: Sequence[NliPair]) -> dict[str, Any]:
     """Return the perplexity of generation, the accuracy of discrimination in percent, and GenSE's sum of both."""
     perplexity = math.exp(min(objective.mean_loss(objective.generation(pairs)), _MAX_LOSS))
     likely = score([pair.premise for pair in pairs], [pair.hypothesis for pair in pairs]) > 0.5
@@ -93,4 +93,4 @@ def dev_scores(objective: GenerateDiscriminate, score: Score, pairs: Sequence[La
     return {"dev": 100 * accuracy - 10 * perplexity, "accuracy": 100 * accuracy, "perplexity": perplexity}
 
 
-KIND = Kind(SynthesizerStage, _Synthesizer, output=OUTPUT, rows="nli")
+KIND = Kind(SynthesizerStage, _Synthesizer, output=OUTPUT, rows="inference")

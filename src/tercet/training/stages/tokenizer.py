@@ -52,4 +52,4 @@ class _Tokenizer:
         return {"num_tokens": len(tokenizer)}
 
 
-KIND = Kind(TokenizerStage, _Tokenizer, output="tokenizer")
+KIND = Kind(TokenizerStage, _Tokenizer, output="tokenizer", rows="texts")

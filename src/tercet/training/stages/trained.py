@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, cast
 
 import torch
@@ -14,12 +13,13 @@ from tercet.data.feeding.batches import Batches
 from tercet.data.feeding.held_out import check_divisible, split_rows
 from tercet.data.feeding.rows import Rows, open_rows
 from tercet.data.rows.columns import RowKind
-from tercet.data.rows.kinds import Triplet
+from tercet.data.rows.kinds import Text, Triplet, as_triplet
 from tercet.data.rows.settings import RowSettings
 from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.settings import EncoderSettings
 from tercet.encoder.model.tower import Tower
 from tercet.errors import SettingError
+from tercet.evaluation.tasks.own import file_of
 from tercet.evaluation.tasks.task import Task
 from tercet.evaluation.tasks.triplets import triplet_task
 from tercet.storage.hashing import sha256_of_file
@@ -172,14 +172,14 @@ class TrainedEncoder(ABC):
         self.rows = open_rows(rows, kind=self.row_kind, rank=context.processes.rank)
         self.inputs["rows"] = self.rows.describe()
         self._dev: Task | str | None = dev.task if dev is not None else None
-        file = Path((self._dev or "").partition(":")[2])
-        if file.is_file():  # `scored:FILE` and the like: it selects the weights
+        file = file_of(dev.task) if dev is not None else None
+        if file is not None:  # it selects the weights
             self.inputs["dev"] = {"sha256": sha256_of_file(file)}
         if dev is not None and dev_rows is not None:
-            triplets = open_dev_rows(dev_rows, "triplets", context)
-            self.inputs["dev"] = triplets.describe()
+            held_out = open_dev_rows(dev_rows, "triplets", context)
+            self.inputs["dev"] = held_out.describe()
             name = (dev.rows or settings.rows).sources[0].path
-            self._dev = triplet_task(name, cast("Iterable[Triplet]", triplets))
+            self._dev = triplet_task(name, map(as_triplet, cast("Iterable[Text | Triplet]", held_out)))
 
     def start(self) -> Encoder:
         """Return the encoder before it is trained."""
