@@ -11,7 +11,7 @@ from tercet import SettingError
 from tercet.data.rows.kinds import ParallelPair
 from tercet.training.loop.loop import train
 from tercet.training.loop.optimizers import decays
-from tercet.training.loop.settings import LoopSettings, TrajectorySettings
+from tercet.training.loop.settings import LoopSettings, MeasureSettings
 from tercet.training.objectives.compute import ComputeSettings
 from tercet.training.objectives.parallel import Parallel, ParallelSettings
 from tercet.training.objectives.queue import Queue
@@ -228,7 +228,7 @@ def test_a_trajectory_is_measured_at_the_start_every_few_steps_and_at_the_end(tm
         module(torch.ones(1, 2)).sum().backward()
         return type("Result", (), {"loss": 1.0, "metrics": {}})
 
-    loop = LoopSettings(steps=5, learning_rate=1e-3, trajectory=TrajectorySettings(every=2), log_every=100)
+    loop = LoopSettings(steps=5, learning_rate=1e-3, trajectory=MeasureSettings(every=2), log_every=100)
     lines = []
     shape = {"set": "dev", "alignment": 1.0}
     train(module, Batches, step, settings=loop, folder=tmp_path, measure=lambda: [shape, shape], on_log=lines.append)

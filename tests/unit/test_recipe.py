@@ -11,11 +11,12 @@ import yaml
 from tercet import InputError, SettingError
 from tercet.data.rows.settings import HeldOutRule
 from tercet.synthesis.settings import SampleRule
-from tercet.training.loop.settings import DevSettings, StepRule, TimesRule
+from tercet.training.loop.settings import StepRule, TimesRule
 from tercet.training.pipeline import check_tasks
 from tercet.training.recipe import RecipeFile, make_recipe, read_recipe
 from tercet.training.stages.adapters import LoraSettings
 from tercet.training.stages.kinds import KINDS
+from tercet.training.stages.scores import DevSettings
 from tercet.training.stages.trained import EncoderStartSettings, StartSettings
 
 RECIPES = Path(__file__).parents[2] / "recipes"

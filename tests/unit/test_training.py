@@ -14,7 +14,7 @@ from torch import nn
 from tercet import DivergedError, SettingError
 from tercet.training.loop.loop import StepResult, train
 from tercet.training.loop.processes import Processes
-from tercet.training.loop.settings import DevSettings, LoopSettings
+from tercet.training.loop.settings import LoopSettings, ScoreSettings
 
 NUM_STEPS = 12
 
@@ -232,7 +232,7 @@ SCORES = [90.0, 10.0, 30.0, 20.0, 25.0]
 
 
 def dev(**changes):
-    return {"evaluate": DevSettings(every=3, **changes), "checkpoint_every": 5}
+    return {"evaluate": ScoreSettings(every=3, **changes), "checkpoint_every": 5}
 
 
 def test_the_best_weights_come_out_and_the_start_is_not_a_candidate(tmp_path):
@@ -251,7 +251,7 @@ def test_the_best_weights_come_out_and_the_start_is_not_a_candidate(tmp_path):
 @pytest.mark.parametrize(("times", "steps"), [(1, [12]), (4, [3, 6, 9, 12]), (5, [3, 6, 9, 12]), (100, range(1, 13))])
 def test_scores_may_lie_evenly_over_all_steps_however_many_there_are(tmp_path, times, steps):
     for length in ({"steps": NUM_STEPS}, {"steps": None, "epochs": 1}):  # of epochs the number is known later
-        run(tmp_path / str(length), scores=range(20), evaluate=DevSettings(every={"times": times}), **length)
+        run(tmp_path / str(length), scores=range(20), evaluate=ScoreSettings(every={"times": times}), **length)
         lines = [json.loads(line) for line in (tmp_path / str(length) / "metrics.jsonl").read_text().splitlines()]
         assert [line["step"] for line in lines if "dev" in line] == [0, *steps]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tercet.data.sets.groups import DEV_SETS
 from tercet.encoder.model.encoder import Encoder
 from tercet.errors import SettingError
 from tercet.evaluation.evaluate import RESULTS, Evaluation, evaluate
@@ -20,7 +21,6 @@ from tercet.storage.hashing import sha256_of_json, sha256_of_path
 from tercet.storage.machine import machine, versions
 from tercet.training.loop.loop import Evaluate, Measure
 from tercet.training.loop.processes import Processes
-from tercet.training.loop.settings import DevSettings, LoopSettings, TrajectorySettings
 from tercet.training.recipe import Recipe, Stage, read_recipe
 from tercet.training.runs import (
     DESCRIPTION,
@@ -33,8 +33,10 @@ from tercet.training.runs import (
     read_record,
 )
 from tercet.training.stages.kinds import KINDS
+from tercet.training.stages.scores import DevSettings, TrajectorySettings
 from tercet.training.stages.sharded import ShardedEncoder
 from tercet.training.stages.stage import Context, Output
+from tercet.training.stages.trained import LearningSettings
 from tercet.vectors.store import VectorStore
 
 logger = logging.getLogger("tercet")
@@ -159,7 +161,7 @@ def run_recipe(
 def check_tasks(recipe: Recipe) -> None:
     """Raise SettingError if a recipe names a task that is unknown, or several where one is wanted."""
     for stage in recipe.stages:
-        if isinstance(stage.settings, LoopSettings):
+        if isinstance(stage.settings, LearningSettings):
             if isinstance(stage.settings.evaluate, DevSettings):
                 _dev_task(stage.settings.evaluate.task, f"stages.{stage.name}.evaluate.task")
             for name in stage.settings.trajectory.sets if stage.settings.trajectory is not None else ():
@@ -304,7 +306,7 @@ class _Run:
             with _errors_only():
                 result = task.run(folder, embed, options)
                 line = {"dev": result["score"], "set": task.name}
-                if task.name in ("STSB-dev", "ZH-STSB-dev"):
+                if any(task.name in names for names in DEV_SETS.values()):
                     result = trajectory_task(task.name).run(folder, embed, options)
                 line |= _shape(result)
             return line

@@ -4,7 +4,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, PositiveFloat, Tag, model_validator
 
-from tercet.data.rows.settings import HeldOut, RowSettings
 from tercet.storage.settings import NUMBER, RULE, Settings, number_or_rule
 
 
@@ -60,37 +59,12 @@ class ScoreSettings(Settings):
     """Whether the weights with the best score come out, or the last ones. The start is never the best."""
 
 
-class DevSettings(ScoreSettings):
-    """When and on what an encoder is scored while it trains."""
-
-    task: str = "STSB-dev"
-    """The task."""
-
-    rows: RowSettings | None = Field(default=None, exclude_if=lambda rows: rows is None)
-    """Triplets in place of a task: how often the positive is nearer to the anchor than the negatives."""
-
-    held_out: HeldOut | None = Field(default=None, exclude_if=lambda held_out: held_out is None)
-    """A part of the stage's own rows in place of a task, scored like `rows`; nothing is learned from it. How large a
-    share, or `{rows: 100, least: 0.1, most: 0.3}`: about so many rows, within these shares. Triplets of one anchor, and
-    labelled pairs of one premise, stay together."""
-
-    @model_validator(mode="after")
-    def _one_of_them(self) -> Self:
-        given = [self.task != "STSB-dev", self.rows is not None, self.held_out is not None]
-        if sum(given) > 1:
-            raise ValueError("task, rows and held_out are three things to score on: give one of them")
-        return self
-
-
-class TrajectorySettings(Settings):
-    """When and on what alignment and uniformity are measured while a model trains. Nothing is selected by them."""
+class MeasureSettings(Settings):
+    """When something is measured while a model trains. Nothing is selected by it."""
 
     every: Every = 100
     """How many steps lie between two measurements, or `{times: 5}`. There is also one before the first step and one
     after the last."""
-
-    sets: list[str] = Field(default=["STSB-dev"], min_length=1)
-    """Scored pairs: an STS task, or `geometry:FILE`. Parallel pairs: `parallel:FILE`, or NTREX, `ntrex:eng-zho-CN`."""
 
 
 class LoopSettings(Settings):
@@ -106,8 +80,8 @@ class LoopSettings(Settings):
     """The highest rate."""
 
     rates: dict[str, PositiveFloat] = Field(default={}, exclude_if=lambda rates: not rates)
-    """What the rate is multiplied with, by how the names of parameters begin in their model; the first that fits
-    counts: `{encoder: 0.1, shared: 0.1}`."""
+    """What the rate is multiplied with, by a part of parameters' names, from a dot on; the first that fits counts:
+    `{encoder: 0.1, shared: 0.1}`."""
 
     optimizer: Literal["adafactor", "adamw"] = "adafactor"
     """`adafactor` as the Sentence-T5 and GenSE papers use it (a given rate, no scaling by parameters), or `adamw`."""
@@ -130,8 +104,8 @@ class LoopSettings(Settings):
     evaluate: ScoreSettings | None = None
     """Scores in between; None for none."""
 
-    trajectory: TrajectorySettings | None = None
-    """Alignment and uniformity in between; None for none."""
+    trajectory: MeasureSettings | None = None
+    """Measurements in between; None for none."""
 
     log_every: int = Field(default=10, ge=1)
     """How many steps lie between two lines of the log."""

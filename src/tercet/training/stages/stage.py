@@ -12,7 +12,7 @@ from tercet.evaluation.tasks.task import Task
 from tercet.storage.settings import Settings
 from tercet.training.loop.loop import Evaluate, Measure
 from tercet.training.loop.processes import Processes
-from tercet.training.loop.settings import TrajectorySettings
+from tercet.training.stages.scores import TrajectorySettings
 from tercet.vectors.remembered import Keys, RememberedVectors
 
 REFERENCE = "@"

@@ -24,11 +24,12 @@ from tercet.evaluation.tasks.task import Task
 from tercet.evaluation.tasks.triplets import triplet_task
 from tercet.storage.hashing import sha256_of_file
 from tercet.training.loop.loop import Evaluate, Measure, Stateful, StepResult, TrainResult, train
-from tercet.training.loop.settings import DevSettings, LoopSettings, StepRule
+from tercet.training.loop.settings import LoopSettings, StepRule
 from tercet.training.loop.state import set_weights, weights_of
 from tercet.training.objectives.compute import ComputeSettings
 from tercet.training.objectives.gather import Gather
 from tercet.training.stages.adapters import LoraSettings, add_lora, merge_lora
+from tercet.training.stages.scores import DevSettings, TrajectorySettings
 from tercet.training.stages.stage import Context, StageSettings
 from tercet.training.stages.texts import placed
 
@@ -100,6 +101,9 @@ class LearningSettings(StartSettings, LoopSettings):
 
     dropout: float | None = Field(default=None, ge=0, lt=1)
     """The share of numbers that are dropped in training; as the model has it where null."""
+
+    trajectory: TrajectorySettings | None = None
+    """Alignment and uniformity in between; null for none."""
 
     lora: LoraSettings | None = None
     """Train small matrices beside the transformer's own, which stay as they are; null for all weights."""
