@@ -72,8 +72,8 @@ def test_premises_are_held_out_whole_and_as_triplets_they_are_the_same(tmp_path)
         {"premise": f"premise {i}", "hypothesis": f"{name} {i}", "label": name} for i in range(30) for name in labels
     ]
     path = write(tmp_path / "nli.jsonl", pairs)
-    learned, scored = split_rows(RowSettings.of(path), 0.2, kind="labelled")
-    premises = [{row.premise for row in open_rows(part, kind="labelled")} for part in (learned, scored)]
+    learned, scored = split_rows(RowSettings.of(path), 0.2, kind="nli")
+    premises = [{row.premise for row in open_rows(part, kind="nli")} for part in (learned, scored)]
     assert [len(part) for part in premises] == [24, 6] and not premises[0] & premises[1]
     assert {row.anchor for row in open_rows(scored, kind="triplets")} == premises[1]
 
