@@ -8,6 +8,7 @@ from tercet.encoder.folder.backbone import read_json, refuse_code
 from tercet.encoder.model.prompts import Prompt
 from tercet.errors import InputError, ModelError, SettingError, TextError
 from tercet.storage.extras import require
+from tercet.storage.unicode import has_half_pair
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -128,10 +129,8 @@ def check_texts(texts: Sequence[str]) -> None:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise TextError(i, f"is of type {type(text).__name__}. Give strings.")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise TextError(i, f"is not Unicode ({error.reason}). Decode it as UTF-8.") from error
+        if has_half_pair(text):
+            raise TextError(i, "is not Unicode (it has half a surrogate pair). Decode it as UTF-8.")
 
 
 def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTrainedTokenizerBase":
