@@ -1,6 +1,7 @@
 """A sentence is a `Text`, and a file means the same to training, evaluation, `embed` and `search`."""
 
 import json
+from pathlib import Path
 from zlib import crc32
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from tercet import InputError, RowError, SettingError
 from tercet.adaptation.findings import own_tasks
 from tercet.data.feeding.rows import open_rows
+from tercet.data.rows.given import given_files
 from tercet.data.rows.kinds import (
     ClassText,
     NliPair,
@@ -333,3 +335,19 @@ def test_adapt_takes_files_with_one_score_alone(tmp_path):
     for name in (str(other), f"geometry:{path}", "sts"):
         with pytest.raises(SettingError, match="no kind of file with one score"):
             own_tasks([name])
+
+
+def test_a_list_of_sentences_becomes_a_file_that_is_found_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    sentences = ["A man plays a guitar.", "Two lines\nin one text."]
+    (file,) = given_files(sentences)
+    assert given_files(sentences) == [file] != given_files(sentences[:1])
+    assert [*TextFile.open(Path(file))] == sentences
+
+
+def test_files_are_named_by_a_string_or_by_paths(tmp_path):
+    (tmp_path / "in.txt").write_text("a\n")
+    assert given_files("in.txt") == given_files(Path("in.txt")) == given_files([Path("in.txt")]) == ["in.txt"]
+    with pytest.raises(InputError, match="is a file, and a list of strings is texts"):
+        given_files([str(tmp_path / "in.txt")])
+    given_files(["x" * 5000, "a\0b"])  # no names of files

@@ -25,6 +25,7 @@ from tercet.adaptation.findings import (
 from tercet.adaptation.neighbours import compare
 from tercet.adaptation.page import document_of
 from tercet.adaptation.plan import MODEL, SYNTHESIZER, Plan, Request
+from tercet.data.rows.given import given_files
 from tercet.data.rows.settings import HUB
 from tercet.encoder.model.encoder import Encoder
 from tercet.errors import InputError, OutputError, SettingError
@@ -41,7 +42,7 @@ __all__ = ["MODEL", "SYNTHESIZER", "Adapted", "adapt"]
 RUN, RECORD, REPORTS = "run", "adapt.json", ("report.md", "report.html")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Adapted:
     """What came of it."""
 
@@ -54,9 +55,17 @@ class Adapted:
         """The encoder that was kept."""
         return self.out / ENCODER
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers, as they stand in `adapt.json`."""
+        return self.findings.to_dict()
+
+    def __repr__(self) -> str:
+        lines = [f"{measure.name}, {measure.metric}: {' '.join(measure.texts())}" for measure in self.findings.measures]
+        return "\n  ".join([self.findings.verdict, *lines, f"encoder: {self.encoder}"])
+
 
 def adapt(
-    sentences: str | Path | Sequence[str | Path],
+    sentences: str | Path | Sequence[str] | Sequence[Path],
     out: str | Path,
     *,
     synthesizer: str = SYNTHESIZER,
@@ -76,12 +85,12 @@ def adapt(
     Killed and called again with the same arguments, it goes on and ends with the same encoder and report, times aside.
 
     Args:
-        sentences: Files with a sentence a row, or datasets of the hub.
+        sentences: A list of sentences; or a file with one per row or a dataset of the hub, a list of Paths for several.
         out: The folder.
         synthesizer: What writes and judges the triplets: an embedded name, a folder, or a hub id.
         model: The encoder to start from.
-        evals: Files of one's own that both encoders are scored on, `KIND:FILE` or a file whose columns tell its kind.
-            Where the adapted encoder is worse there, the start is kept.
+        evals: Your own files that both encoders are scored on, `KIND:FILE` or a file whose columns tell its kind. Where
+            the adapted encoder is worse there, the start is kept.
         split: Whether the texts are documents, to be split into sentences.
         column: The column with the text.
         max_sentences: The most sentences that are taken from each source.
@@ -96,9 +105,8 @@ def adapt(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise SettingError(f"adapt: is for one process. Adapt with one, then train OUT/{RUN}/recipe.yaml with several.")
-    paths = [sentences] if isinstance(sentences, str | Path) else sentences
     request = Request(
-        sentences=tuple(map(str, paths)),
+        sentences=tuple(given_files(sentences)),
         model=model,
         synthesizer=synthesizer,
         own=own_tasks(evals),
@@ -223,8 +231,7 @@ class _Adaptation:
             start.save(self.out / ENCODER)
         else:
             copy_folder(trained, self.out / ENCODER)
-        numbers = {**asdict(findings), "recipe": "run/recipe.yaml", "keeps_start": findings.keeps_start}
-        self._save(findings=numbers)
+        self._save(findings=findings.to_dict())
         document = document_of(findings, self.times_s)
         for name, text in zip(REPORTS, (to_markdown(document, ""), to_html(document)), strict=True):
             with atomic_write(self.out / name, "w") as stream:

@@ -1,7 +1,7 @@
 """What is found out about an adapted encoder beside the one that it started from, and which of the two is kept."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -85,6 +85,10 @@ class Findings:
     examples: list[Example]
     num_pool: int
     """How many sentences neighbours were looked for among."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON; of the recipe, where it is."""
+        return {**asdict(self), "recipe": "run/recipe.yaml", "keeps_start": self.keeps_start}
 
     def of(self, group: Group) -> list[Measure]:
         """Return the measures of a group."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tercet.data.rows.texts import TextFile, readable_twice
+from tercet.errors import InputError
 from tercet.storage.cache import cache_folder
 from tercet.storage.files import atomic_write, make_folder
 from tercet.storage.hashing import TextsDigest
@@ -46,18 +47,30 @@ def given_files(texts: "str | Path | Sequence[str] | Sequence[Path]") -> list[st
     Args:
         texts: A list of strings is texts, which are kept in the user's cache under their hash, so that a later call
             with the same texts finds the same file. A string is a file or a dataset (`hub:ID`), and so is a Path.
+
+    Raises:
+        InputError: A list of strings begins with the name of a file.
     """
     if isinstance(texts, str | Path):
         return [str(texts)]
     if all(isinstance(text, Path) for text in texts):
         return [str(path) for path in texts]
     own = TextList([str(text) for text in texts])
+    if own.num_texts and _is_file(own.texts[0]):
+        raise InputError(f"{own.texts[0]}: is a file, and a list of strings is texts. Give a list of Paths for files.")
     file = cache_folder() / "texts" / f"{own.sha256}.jsonl"
     if not file.exists():
         make_folder(file.parent)
         with atomic_write(file, "w") as stream:
             stream.writelines(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in own)
     return [str(file)]
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or with a NUL
+        return False
 
 
 @contextlib.contextmanager
