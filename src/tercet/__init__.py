@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tercet.synthesis.corpus import refilter, synthesize
     from tercet.synthesis.synthesizer import Synthesizer
     from tercet.training.leaks import leaks
-    from tercet.training.pipeline import train
+    from tercet.training.train import train
     from tercet.vectors.embed import embed
     from tercet.vectors.search import search
 
@@ -90,7 +90,7 @@ _LAZY = {
     "report": "reporting.report",
     "search": "vectors.search",
     "synthesize": "synthesis.corpus",
-    "train": "training.pipeline",
+    "train": "training.train",
 }
 
 

@@ -1,9 +1,9 @@
-"""The verb `train`: runs a recipe's stages in a folder. What is done is skipped, what was killed goes on."""
+"""The pipeline: runs a recipe's stages in a folder. What is done is skipped, what was killed goes on."""
 
 import logging
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from tercet.storage.hashing import sha256_of_json, sha256_of_path
 from tercet.storage.machine import machine, versions
 from tercet.training.loop.loop import Evaluate, Measure
 from tercet.training.loop.processes import Processes
-from tercet.training.recipe import Recipe, Stage, read_recipe
+from tercet.training.recipe import Recipe, Stage
 from tercet.training.runs import (
     DESCRIPTION,
     ENCODER,
@@ -92,38 +92,6 @@ class RunResult:
         lines += [] if self.encoder is None else [f"encoder: {self.encoder}"]
         lines += [] if self.results is None else [repr(self.results)]
         return "\n  ".join([f"Run of {self.recipe.name}", *lines])
-
-
-def train(
-    recipe: str | Path | Recipe,
-    run: str | Path,
-    *,
-    changes: Sequence[str] = (),
-    data: str | Path | None = None,
-    dry_run: bool = False,
-    tensorboard: bool = False,
-    progress: bool = False,
-) -> RunResult:
-    """Train an encoder by a recipe, and score it where the recipe says so.
-
-    Args:
-        recipe: A recipe's file, or a recipe that was read.
-        run: The folder for everything. Killed and called again, a run goes on; stages whose settings and inputs have
-            not changed are skipped.
-        changes: Settings in place of the file's, as `PATH=VALUE`: `seed=3`, `stages.nli.batch=64`.
-        data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
-        dry_run: Whether the recipe is only read and checked; `recipe` of the result shows every setting.
-        tensorboard: Whether the log is written for TensorBoard, too.
-        progress: Whether bars are shown.
-
-    Raises:
-        TercetError: Something about the recipe, its inputs or the training is not as it should be.
-    """
-    read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe, changes=changes)
-    if dry_run:
-        check_tasks(read)
-        return RunResult((), None, None, read, Path(run))
-    return run_recipe(read, run, data=data, tensorboard=tensorboard, progress=progress)
 
 
 def run_recipe(

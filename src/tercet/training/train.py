@@ -1,0 +1,39 @@
+"""The verb `train`: an encoder by a recipe."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tercet.training.pipeline import RunResult, check_tasks, run_recipe
+from tercet.training.recipe import Recipe, read_recipe
+
+
+def train(
+    recipe: str | Path | Recipe,
+    run: str | Path,
+    *,
+    changes: Sequence[str] = (),
+    data: str | Path | None = None,
+    dry_run: bool = False,
+    tensorboard: bool = False,
+    progress: bool = False,
+) -> RunResult:
+    """Train an encoder by a recipe, and score it where the recipe says so.
+
+    Args:
+        recipe: A recipe's file, or a recipe that was read.
+        run: The folder for everything. Killed and called again, a run goes on; stages whose settings and inputs have
+            not changed are skipped.
+        changes: Settings in place of the file's, as `PATH=VALUE`: `seed=3`, `stages.nli.batch=64`.
+        data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
+        dry_run: Whether the recipe is only read and checked; `recipe` of the result shows every setting.
+        tensorboard: Whether the log is written for TensorBoard, too.
+        progress: Whether bars are shown.
+
+    Raises:
+        TercetError: Something about the recipe, its inputs or the training is not as it should be.
+    """
+    read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe, changes=changes)
+    if dry_run:
+        check_tasks(read)
+        return RunResult((), None, None, read, Path(run))
+    return run_recipe(read, run, data=data, tensorboard=tensorboard, progress=progress)
