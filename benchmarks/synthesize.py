@@ -28,7 +28,7 @@ import torch
 from sentences import load_sentences, train_tokenizer
 from tercet import Synthesizer
 from tercet.encoder.forward.batches import pad
-from tercet.encoder.model.generator import load_generator, save_generator
+from tercet.encoder.generator import load_generator, save_generator
 from tercet.encoder.model.templates import LABELS, TemplateTokens, label_ids
 from tercet.evaluation.timing import in_turns, ratio, seconds_of, spread
 from tercet.synthesis.settings import Sampling

@@ -62,7 +62,7 @@ def label_tokenizer():
 @pytest.fixture(scope="session")
 def synthesizer_folder(label_tokenizer, tmp_path_factory):
     """Return a function that makes the folder of a tiny random generator/discriminator of a family."""
-    from tercet.encoder.model.generator import load_generator, save_generator
+    from tercet.encoder.generator import load_generator, save_generator
 
     root = tmp_path_factory.mktemp("synthesizers")
     label_tokenizer.save_pretrained(root / "tokenizer")

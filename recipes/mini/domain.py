@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.kinds import Triplet
 from tercet.data.rows.words import as_words
 

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from tercet import Synthesizer
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.kinds import NliPair
 from tercet.synthesis.synthesizer import Relation
 from tercet.training.objectives.generate import InferenceRow, pairs_of

@@ -35,8 +35,8 @@ from tercet.errors import (
 if TYPE_CHECKING:
     from tercet.adaptation.adapt import adapt
     from tercet.data.sets.fetch import fetch
-    from tercet.encoder.folder.export import export
-    from tercet.encoder.model.encoder import Encoder
+    from tercet.encoder.encoder import Encoder
+    from tercet.encoder.export import export
     from tercet.evaluation.evaluate import evaluate
     from tercet.reporting.report import report
     from tercet.synthesis.comparison import compare
@@ -77,13 +77,13 @@ __all__ = [
 
 # Imported on first use, so that `import tercet` and `tercet --help` stay instant.
 _LAZY = {
-    "Encoder": "encoder.model.encoder",
+    "Encoder": "encoder.encoder",
     "Synthesizer": "synthesis.synthesizer",
     "adapt": "adaptation.adapt",
     "compare": "synthesis.comparison",
     "embed": "vectors.embed",
     "evaluate": "evaluation.evaluate",
-    "export": "encoder.folder.export",
+    "export": "encoder.export",
     "fetch": "data.sets.fetch",
     "leaks": "training.leaks",
     "refilter": "synthesis.corpus",

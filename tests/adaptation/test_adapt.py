@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 
 from tercet import Encoder, InputError, ModelError, OutputError, SettingError
 from tercet.adaptation.adapt import adapt
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.evaluation.evaluate import evaluate
 from tercet.storage.hashing import text_place
 from tercet.synthesis import corpus

@@ -9,7 +9,7 @@ import pytest
 
 from tercet.adaptation.findings import own_tasks
 from tercet.adaptation.plan import MODEL, SYNTHESIZER, Plan, Request
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
 from tercet.training.loop.settings import interval
 

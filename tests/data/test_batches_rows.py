@@ -11,7 +11,7 @@ import pytest
 
 from tercet import InputError, SettingError
 from tercet.data.feeding.mixing import mix
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.feeding.stores import StreamFeed
 from tercet.data.reading.entries import Entry
 from tercet.data.rows.gate import Gate, RejectFile

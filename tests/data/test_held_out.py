@@ -6,7 +6,7 @@ import pytest
 
 from tercet import InputError, SettingError
 from tercet.data.feeding.held_out import split_rows
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.settings import HeldOutRule, RowSettings
 
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tercet import InputError, RowError, SettingError
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.reading.aligned import AlignedFiles
 from tercet.data.reading.tmx import TmxFile
 from tercet.data.rows.clean import CleanSettings, num_words, script_share

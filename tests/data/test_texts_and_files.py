@@ -10,7 +10,7 @@ import torch
 
 from tercet import InputError, RowError, SettingError
 from tercet.adaptation.findings import own_tasks
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.given import given_files
 from tercet.data.rows.kinds import (
     ClassText,

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from tercet import InputError, RowError, SettingError
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.kinds import NliPair, ParallelPair, ScoredPair, Text, Triplet
 from tercet.data.rows.settings import RowSettings
 

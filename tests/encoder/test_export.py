@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from tercet import Encoder, ModelError, NonFiniteError, OutputError, SettingError
-from tercet.encoder.folder import export as export_module
-from tercet.encoder.folder.export import Difference, export
-from tercet.encoder.folder.exported import GraphEngine
+from tercet.encoder import export as export_module
+from tercet.encoder.export import Difference, export
+from tercet.encoder.graph import GraphEngine
 from tercet.evaluation.evaluate import evaluate
 from tercet.vectors.search import search
 

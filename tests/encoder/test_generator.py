@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM
 
 from tercet import ModelError, SettingError
-from tercet.encoder.model.generator import load_generator, save_generator
+from tercet.encoder.generator import load_generator, save_generator
 
 
 def test_an_encoder_alone_gets_a_fresh_decoder(tiny, tmp_path):

@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import MT5Config, MT5Model, T5Config, T5Model, UMT5Config, UMT5Model
 
-from tercet.encoder.forward.onestep import first_decoder_output
+from tercet.encoder.model.onestep import first_decoder_output
 
 # The inner width (3 x 20 = 60) differs from every other width, so that a tensor of that size gives keys away.
 SHAPE = {"vocab_size": 50, "d_model": 32, "d_kv": 20, "num_heads": 3, "d_ff": 48, "decoder_start_token_id": 0}

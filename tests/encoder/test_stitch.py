@@ -12,7 +12,7 @@ from tercet import Encoder, InputError, SettingError
 from tercet.encoder.forward.bert import BertShape, PackedBert
 from tercet.encoder.forward.linear import Prepared, Trainable
 from tercet.encoder.forward.pack import Pack
-from tercet.encoder.model.stitch import _narrow, _piece_vectors, _read_by, stitch
+from tercet.encoder.stitch import _narrow, _piece_vectors, _read_by, stitch
 from tercet.training.pipeline import run_recipe
 from tercet.training.recipe import read_recipe
 
@@ -168,7 +168,7 @@ def test_a_tokenizer_without_an_end_is_refused(bert):
 
 
 def test_more_tokens_than_memory_is_for_are_refused(bert, words, monkeypatch):
-    monkeypatch.setattr("tercet.encoder.model.stitch._MAX_NUMBERS", 1000 * 128)
+    monkeypatch.setattr("tercet.encoder.stitch._MAX_NUMBERS", 1000 * 128)
     with pytest.raises(InputError, match=r"tokens, and memory is for 1,000\. Lower max_texts"):
         stitch(bert, words, layers=[0], texts=SAMPLE)
 

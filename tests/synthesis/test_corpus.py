@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tercet import InputError, ModelError, OutputError, SettingError
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.storage.settings import checked
 from tercet.storage.shards import Shards
 from tercet.synthesis import corpus
@@ -390,7 +390,7 @@ def test_retrieval_takes_the_other_sentences_that_share_most(tmp_path):
 
 @pytest.fixture
 def translators(tmp_path, t5_tokenizer):
-    from tercet.encoder.model.generator import load_generator, save_generator
+    from tercet.encoder.generator import load_generator, save_generator
 
     t5_tokenizer.save_pretrained(tmp_path / "tokenizer")
     for seed, name in enumerate(("there", "back")):

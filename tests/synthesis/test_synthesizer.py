@@ -13,9 +13,9 @@ from scipy.stats import chisquare
 from transformers import AutoModelForSeq2SeqLM
 
 from tercet import InputError, ModelError, NonFiniteError, SettingError, Synthesizer, TextError
-from tercet.encoder.model.generator import load_generator, save_generator
+from tercet.encoder.generator import load_generator, save_generator
 from tercet.encoder.model.templates import TemplateTokens, label_ids
-from tercet.storage.cache import cache_folder
+from tercet.storage.user_cache import cache_folder
 from tercet.synthesis.discriminator import Discriminator
 from tercet.synthesis.engines import CTranslate2Engine, TransformersEngine
 from tercet.synthesis.settings import Sampling

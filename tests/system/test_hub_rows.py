@@ -45,7 +45,7 @@ faulthandler.dump_traceback_later(100, exit=True)
 from dataclasses import astuple
 from itertools import islice
 from tercet.errors import TercetError
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 
 def answer(asked):
     rows = open_rows(asked["rows"], kind=asked.get("kind", "triplets"))

@@ -161,7 +161,7 @@ def test_what_cannot_be_done_is_said_in_one_line(tercet, command, tmp_path, case
 
 
 def test_a_model_that_knows_no_true_and_false_is_refused(tercet, tmp_path, t5_tokenizer):
-    from tercet.encoder.model.generator import load_generator, save_generator
+    from tercet.encoder.generator import load_generator, save_generator
 
     t5_tokenizer.save_pretrained(tmp_path / "tokenizer")
     save_generator(*load_generator("random:t5-tiny", tokenizer=tmp_path / "tokenizer"), tmp_path / "model")

@@ -5,7 +5,7 @@ import torch
 
 from tercet import ModelError
 from tercet.data.rows.kinds import Text, Triplet
-from tercet.encoder.model.generator import load_generator, save_generator
+from tercet.encoder.generator import load_generator, save_generator
 from tercet.training.objectives.denoise import Denoise, DenoiseSettings, corrupt, sentinel_ids
 
 SENTINELS = [999, 998, 997, 996, 995, 994, 993]

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tercet import RowError
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.kinds import NliPair, Triplet
-from tercet.encoder.model.generator import load_generator
+from tercet.encoder.generator import load_generator
 from tercet.encoder.model.templates import TemplateTokens, label_ids, target_ids
 from tercet.synthesis.discriminator import Discriminator
 from tercet.training.objectives.generate import GenerateDiscriminate, GenerateSettings, Match, pairs_of

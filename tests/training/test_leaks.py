@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tercet import InputError
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.words import as_words, texts_below
 from tercet.training.leaks import leaks as find_leaks
 from tercet.training.recipe import make_recipe, read_recipe

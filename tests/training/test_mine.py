@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tercet import Encoder, InputError, SettingError
-from tercet.data.feeding import rows as sources
+from tercet.data.feeding import sources
 from tercet.training.pipeline import run_recipe
 from tercet.training.recipe import read_recipe
 from tercet.training.stages import mine

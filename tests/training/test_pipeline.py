@@ -8,7 +8,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from tercet.data.feeding import rows as sources
+from tercet.data.feeding import sources
 from tercet.data.reading.entries import Entry
 from tercet.training.objectives.contrast import Contrast
 from tercet.training.pipeline import run_recipe

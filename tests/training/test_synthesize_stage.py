@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tercet import Encoder, InputError, SettingError
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.synthesis import corpus
 from tercet.training.pipeline import run_recipe
 from tercet.training.recipe import read_recipe

@@ -25,9 +25,9 @@ from tercet.adaptation.findings import (
 from tercet.adaptation.neighbours import compare
 from tercet.adaptation.page import document_of
 from tercet.adaptation.plan import MODEL, SYNTHESIZER, Plan, Request
+from tercet.data.reading.datasets import HUB
 from tercet.data.rows.given import given_files
-from tercet.data.rows.settings import HUB
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.encoder import Encoder
 from tercet.errors import InputError, OutputError, SettingError
 from tercet.reporting.html import to_html
 from tercet.reporting.markdown import to_markdown

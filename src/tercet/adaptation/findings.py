@@ -9,12 +9,12 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from tercet.adaptation.neighbours import Example
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.reading.formats import read_records
 from tercet.data.rows.kinds import Triplet
 from tercet.data.rows.settings import RowSettings
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import unit
-from tercet.encoder.model.encoder import Encoder
 from tercet.errors import InputError, RowError, SettingError
 from tercet.evaluation.tasks.own import SCORED_KINDS
 from tercet.evaluation.tasks.table import choose_tasks, data_for

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from tercet.data.feeding.held_out import split_rows
-from tercet.data.rows.settings import HUB, HeldOut, RowSettings
+from tercet.data.reading.datasets import HUB
+from tercet.data.rows.settings import HeldOut, RowSettings
 from tercet.encoder.folder.backbone import model_type_of
 from tercet.encoder.folder.names import FRESH, find_folder
 from tercet.encoder.model.settings import EncoderSettings

@@ -11,9 +11,9 @@ from typing import Any
 from sentence_transformers.base.modules import InputModule
 from torch import Tensor
 
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.folder.layout import OWN_FILE, write_transformer
 from tercet.encoder.forward.batches import pad
-from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.tokens import Tokens
 from tercet.encoder.model.tower import Head, Tower
 from tercet.storage.files import write_json

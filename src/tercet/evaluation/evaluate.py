@@ -9,8 +9,8 @@ import numpy as np
 
 from tercet.data.sets.folder import MissingDataError
 from tercet.data.sets.groups import GROUPS
-from tercet.encoder.model.choice import Model, ModelSettings, load_encoder
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.choice import Model, ModelSettings, load_encoder
+from tercet.encoder.encoder import Encoder
 from tercet.errors import InputError, NonFiniteError, RowError
 from tercet.evaluation.tasks.table import choose_tasks, data_for
 from tercet.evaluation.tasks.task import Options, Result

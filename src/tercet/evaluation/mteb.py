@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Unpack
 
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
-from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.settings import EmbedOptions
 from tercet.errors import SettingError
 from tercet.storage.extras import require

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tercet.data.reading.datasets import HUB
 from tercet.data.rows.given import given_files
-from tercet.data.rows.settings import HUB
 from tercet.errors import InputError
 from tercet.storage.choices import DEFAULT_SYNTHESIZER, Strategy
 from tercet.storage.files import atomic_write, make_folder, read_json, remove_temporaries, write_json

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from tercet.encoder.forward.batches import batches_by_length, pad
 from tercet.encoder.forward.engine import AUTOCAST, BROKEN, PACKED, check_finite, evaluating
-from tercet.encoder.forward.onestep import first_decoder_output
 from tercet.encoder.forward.pack import Pack
 from tercet.encoder.forward.t5 import PackedT5WithDecoder, T5Shape
 from tercet.encoder.forward.vectors import packed_shape
-from tercet.encoder.model.generator import head_scale
+from tercet.encoder.generator import head_scale
+from tercet.encoder.model.onestep import first_decoder_output
 from tercet.encoder.model.templates import TemplateTokens, label_ids
 from tercet.errors import NonFiniteError, SettingError
 

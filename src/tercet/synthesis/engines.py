@@ -17,11 +17,11 @@ import torch
 
 from tercet.encoder.forward.batches import batches_by_length, pad
 from tercet.encoder.forward.engine import AUTOCAST
-from tercet.encoder.model.generator import head_scale
+from tercet.encoder.generator import head_scale
 from tercet.errors import SettingError
-from tercet.storage.cache import cached_folder
 from tercet.storage.extras import require
 from tercet.storage.hashing import sha256_of_json
+from tercet.storage.user_cache import cached_folder
 from tercet.synthesis.settings import Sampling
 
 if TYPE_CHECKING:

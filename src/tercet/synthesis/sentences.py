@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tercet.data.feeding.rows import Rows, open_rows
+from tercet.data.feeding.sources import Rows, open_rows
 from tercet.data.rows.kinds import texts_of
 from tercet.data.rows.settings import RowSettings
 from tercet.data.rows.words import as_words

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from tercet.encoder.folder.backbone import NO_CHANGE, sha256_of_weights
 from tercet.encoder.forward.engine import resolve_precision
-from tercet.encoder.model.generator import load_generator
+from tercet.encoder.generator import load_generator
 from tercet.encoder.model.templates import TemplateTokens
 from tercet.encoder.model.tokens import Tokens, check_texts
 from tercet.errors import InputError, SettingError
-from tercet.storage.cache import cache_folder
 from tercet.storage.hashing import sha256_of_json
+from tercet.storage.user_cache import cache_folder
 from tercet.synthesis.discriminator import Discriminator
 from tercet.synthesis.engines import CTranslate2Engine, Engine, TransformersEngine, has_ctranslate2
 from tercet.synthesis.settings import Sampling

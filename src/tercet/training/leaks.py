@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.columns import RowKind
 from tercet.data.rows.kinds import texts_of
 from tercet.data.rows.settings import RowSettings

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tercet.data.sets.groups import DEV_SETS
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.encoder import Encoder
 from tercet.errors import SettingError
 from tercet.evaluation.evaluate import RESULTS, Evaluation, evaluate
 from tercet.evaluation.tasks.own import PARALLEL, trajectory_task

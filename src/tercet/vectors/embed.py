@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from tercet.data.rows.given import GivenTexts, TextList, open_given
 from tercet.data.rows.texts import TextFile
+from tercet.encoder.choice import Model, load_encoder
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
-from tercet.encoder.model.choice import Model, load_encoder
-from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.settings import Embedded, EmbedOptions, EmbedStats
 from tercet.errors import InputError, SettingError, TextError
 from tercet.storage.choices import DEFAULT_MODEL, OnTruncate, TextFormat, check_choice

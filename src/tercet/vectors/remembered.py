@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data.reading.entries import unreadable
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
-from tercet.encoder.model.encoder import Encoder
 from tercet.errors import InputError
 from tercet.storage.files import atomic_write, make_folder
 from tercet.storage.hashing import text_key

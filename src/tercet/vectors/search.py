@@ -8,9 +8,9 @@ import numpy as np
 
 from tercet.data.rows.given import GivenTexts, TextList, open_given
 from tercet.data.rows.texts import TextFile
+from tercet.encoder.choice import Model, load_encoder
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
-from tercet.encoder.model.choice import Model, load_encoder
-from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.settings import EmbedOptions
 from tercet.errors import SettingError
 from tercet.storage.choices import DEFAULT_MODEL, TextFormat

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
-from tercet.encoder.model.encoder import Encoder
 from tercet.errors import InputError, SettingError
-from tercet.storage.cache import cache_folder
 from tercet.storage.hashing import TextsDigest, sha256_of_json
 from tercet.storage.progress import progress_bar
+from tercet.storage.user_cache import cache_folder
 from tercet.vectors.cache import cached_vectors
 
 

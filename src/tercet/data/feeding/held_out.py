@@ -1,6 +1,6 @@
 """Rows in two parts: one to learn from, and one that is held out to score by. No anchor or premise is in both."""
 
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.columns import RowKind
 from tercet.data.rows.settings import HeldOut, HeldOutRule, RowSettings, SourceSettings
 from tercet.data.rows.share import place_of

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from tercet.data.rows.texts import TextFile, readable_twice
 from tercet.errors import InputError
-from tercet.storage.cache import cache_folder
 from tercet.storage.files import atomic_write, make_folder
 from tercet.storage.hashing import TextsDigest
+from tercet.storage.user_cache import cache_folder
 
 GivenTexts: TypeAlias = "str | Path | Sequence[str] | TextFile"
 """A list is texts. A string is the name of a file, or `-` for standard input."""

@@ -6,12 +6,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from tercet.data.reading.datasets import HUB
 from tercet.data.reading.formats import Format
 from tercet.data.rows.clean import CleanSettings
 from tercet.data.rows.columns import FIELDS, FileKind
 from tercet.storage.settings import NUMBER, RULE, Settings, checked, number_or_rule
-
-HUB = "hub:"
 
 _FIELD_NAMES = sorted({field for fields in FIELDS.values() for field in fields})
 

@@ -11,8 +11,8 @@ from typing import IO
 
 from tercet.data.reading.entries import changed
 from tercet.data.reading.formats import check_format, format_of
-from tercet.data.rows.files import read_rows
 from tercet.data.rows.kinds import texts_of
+from tercet.data.rows.one_file import read_rows
 from tercet.data.rows.records import RecordReader
 from tercet.errors import InputError
 from tercet.storage.hashing import TextsDigest

@@ -13,7 +13,6 @@ from tercet.encoder.folder.backbone import (
     load_backbone,
     load_pooler,
     model_type_of,
-    refuse_code,
     require_safetensors,
     stored_dtype,
 )
@@ -26,6 +25,7 @@ from tercet.encoder.model.settings import EncoderSettings
 from tercet.encoder.model.shapes import shape_config
 from tercet.encoder.model.tokens import TokenizerFile, Tokens, load_tokenizer, tokenizer_file
 from tercet.encoder.model.tower import Dense, Head, Tower
+from tercet.encoder.model.trusted import refuse_code
 from tercet.errors import SettingError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from safetensors import SafetensorError, safe_open
 from tercet.encoder.model.readouts import BERT_FAMILY, T5_FAMILY
 from tercet.encoder.model.shapes import shape_config
 from tercet.encoder.model.tower import Dense
+from tercet.encoder.model.trusted import read_json, refuse_code
 from tercet.errors import ModelError, SettingError
-from tercet.storage import files
 from tercet.storage.files import write_json
 from tercet.storage.hashing import sha256_of_json
 
@@ -47,15 +47,6 @@ _UNREADABLE = (
 )
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file of a model folder.
-
-    Raises:
-        ModelError: The file is missing or is not JSON.
-    """
-    return files.read_json(path, raised=ModelError, fix="Fetch or save the model again.")
-
-
 def model_type_of(folder: Path) -> str:
     """Return the kind of transformer in a folder.
 
@@ -67,19 +58,6 @@ def model_type_of(folder: Path) -> str:
     if not isinstance(model_type, str) or model_type not in _CLASSES:
         raise ModelError(f"{folder}: holds a {model_type!r} model. Tercet reads: {', '.join(_CLASSES)}.")
     return model_type
-
-
-def refuse_code(folder: Path, name: str) -> None:
-    """Make sure that a file of settings names no code to be run: of the model's own, or of a kernel on the hub.
-
-    Raises:
-        ModelError: It does. Without that code the model would be another one.
-    """
-    file = folder / name
-    settings = read_json(file) if file.exists() else {}
-    for key in ("auto_map", "attn_implementation", "_attn_implementation"):
-        if key in settings and settings[key] not in (None, "eager", "sdpa"):
-            raise ModelError(f"{file}: {key} wants foreign code, which is never run. Take a model that needs none.")
 
 
 def backbone_class(model_type: str, *, decoder: bool) -> Any:

@@ -16,10 +16,11 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from tercet.encoder.folder.backbone import model_type_of, read_json, require_safetensors, write_model
+from tercet.encoder.folder.backbone import model_type_of, require_safetensors, write_model
 from tercet.encoder.model.prompts import SLOT, Prompt
 from tercet.encoder.model.readouts import BERT_FAMILY, READOUTS, T5_FAMILY, When
 from tercet.encoder.model.tower import Dense, Tower
+from tercet.encoder.model.trusted import read_json
 from tercet.errors import ModelError, OutputError
 from tercet.storage.files import atomic_folder, write_json
 

@@ -10,10 +10,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tercet.encoder.folder.backbone import backbone_from_weights, model_type_of, read_json
+from tercet.encoder.folder.backbone import backbone_from_weights, model_type_of
 from tercet.encoder.forward.vectors import read_shape
 from tercet.encoder.model.readouts import T5_FAMILY
 from tercet.encoder.model.tower import Head, Tower
+from tercet.encoder.model.trusted import read_json
 
 Sizes = dict[str, tuple[int, ...]]
 

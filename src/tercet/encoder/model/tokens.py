@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tercet.encoder.folder.backbone import read_json, refuse_code
 from tercet.encoder.model.prompts import Prompt
+from tercet.encoder.model.trusted import read_json, refuse_code
 from tercet.errors import InputError, ModelError, SettingError, TextError
 from tercet.storage.extras import require
 from tercet.storage.unicode import has_half_pair

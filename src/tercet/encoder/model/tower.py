@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tercet.encoder.forward.onestep import first_decoder_output
 from tercet.encoder.model.arrays import LEAST_LENGTH
+from tercet.encoder.model.onestep import first_decoder_output
 from tercet.encoder.model.readouts import READOUTS, T5_FAMILY, When
 
 if TYPE_CHECKING:

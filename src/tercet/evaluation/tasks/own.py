@@ -26,9 +26,9 @@ import numpy as np
 from tercet.data.reading.formats import format_in, read_records
 from tercet.data.rows.checks import is_verdict
 from tercet.data.rows.columns import FIELDS, FileKind, RowKind, bind, has_columns, is_judged
-from tercet.data.rows.files import read_rows
 from tercet.data.rows.kinds import ClassText, NliPair, ParaphrasePair, RankedPair, Row, ScoredPair, Triplet
 from tercet.data.rows.nli import as_triplets
+from tercet.data.rows.one_file import read_rows
 from tercet.data.rows.records import RecordReader
 from tercet.data.sets.folder import DataFolder
 from tercet.errors import InputError, SettingError

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from tercet.data.rows.clean import script_share
-from tercet.data.rows.files import read_rows
 from tercet.data.rows.kinds import ParallelPair
+from tercet.data.rows.one_file import read_rows
 from tercet.data.rows.records import RecordReader
 from tercet.data.sets.folder import DataFolder, MissingDataError
 from tercet.encoder.model.arrays import unit

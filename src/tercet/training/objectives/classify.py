@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tercet.data.rows.kinds import LABELS, NliPair
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.tower import unit_length
 from tercet.training.loop.loop import StepResult
 from tercet.training.objectives.batch import merge_equal

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from tercet.data.rows.kinds import Text, Triplet, as_triplet
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.tower import unit_length
 from tercet.evaluation.geometry import alignment, uniformity
 from tercet.storage.hashing import text_key

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tercet.data.rows.kinds import Row, texts_of
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.tower import unit_length
 from tercet.storage.hashing import text_key
 from tercet.storage.settings import Settings

@@ -12,8 +12,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.forward.vectors import embed_rows
-from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.settings import EmbedStats
 from tercet.training.loop.processes import is_sharded
 from tercet.training.objectives.compute import ComputeSettings, Piece, cut, in_step

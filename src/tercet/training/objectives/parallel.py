@@ -8,7 +8,7 @@ from pydantic import Field, PositiveFloat, model_validator
 from torch import Tensor
 
 from tercet.data.rows.kinds import ParallelPair
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.encoder import Encoder
 from tercet.storage.hashing import text_key
 from tercet.training.loop.loop import StepResult
 from tercet.training.objectives.batch import merge_equal

@@ -1,7 +1,7 @@
 """The stage `classify`: an encoder learns to tell entailment, neutral and contradiction apart."""
 
 from tercet.data.rows.columns import RowKind
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.encoder import Encoder
 from tercet.training.objectives.classify import NliClassifier
 from tercet.training.objectives.gather import Gather
 from tercet.training.stages.stage import Kind

@@ -1,7 +1,7 @@
 """The stage `contrast`: an encoder learns from pairs and triplets."""
 
 from tercet.data.rows.columns import RowKind
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.encoder import Encoder
 from tercet.training.objectives.contrast import Contrast, ContrastSettings
 from tercet.training.objectives.gather import Gather
 from tercet.training.stages.stage import Kind

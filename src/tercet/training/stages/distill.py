@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tercet.data.rows.columns import RowKind
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.encoder import Encoder
 from tercet.errors import SettingError
 from tercet.training.objectives.distill import Distill, DistillSettings
 from tercet.training.objectives.gather import Gather

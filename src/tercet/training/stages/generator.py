@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 import torch
 from pydantic import Field, model_validator
 
-from tercet.data.feeding.rows import Rows
+from tercet.data.feeding.sources import Rows
 from tercet.encoder.forward.engine import AUTOCAST, resolve_precision
-from tercet.encoder.model.generator import load_generator, save_generator
+from tercet.encoder.generator import load_generator, save_generator
 from tercet.storage.files import atomic_folder
 from tercet.training.loop.loop import Evaluate
 from tercet.training.objectives.conditional import ConditionalGeneration

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.settings import RowSettings
 from tercet.storage.files import atomic_write
 from tercet.training.objectives.generate import InferenceRow, pairs_of

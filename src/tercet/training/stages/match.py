@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.training.objectives.generate import GenerateSettings, Match
 from tercet.training.stages.generator import OUTPUT, GeneratorSettings, TrainedGenerator
 from tercet.training.stages.stage import Context, Kind

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tercet.encoder.model.choice import ModelSettings
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.choice import ModelSettings
+from tercet.encoder.encoder import Encoder
 from tercet.training.stages.stage import Context
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tercet.data.rows.columns import RowKind
 from tercet.data.rows.kinds import ParallelPair
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.tower import Dense
 from tercet.errors import SettingError
 from tercet.storage.hashing import text_key

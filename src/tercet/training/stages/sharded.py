@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.forward.batches import batches_by_length
 from tercet.encoder.forward.vectors import embed_rows
 from tercet.encoder.model.arrays import Vectors
-from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.tower import unit_length
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tercet.data.rows.columns import RowKind
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.folder.names import FRESH, find_folder, sha256_of_model
-from tercet.encoder.model.encoder import Encoder
 from tercet.evaluation.tasks.task import Task
 from tercet.storage.settings import Settings
 from tercet.training.loop.loop import Evaluate, Measure

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from tercet.data.rows.settings import RowSettings
 from tercet.encoder.folder.names import find_folder
-from tercet.encoder.model.stitch import stitch
 from tercet.encoder.model.tokens import load_tokenizer
+from tercet.encoder.stitch import stitch
 from tercet.training.stages.model import StageModel
 from tercet.training.stages.stage import Context, Kind, StageSettings
 from tercet.training.stages.texts import TextSample

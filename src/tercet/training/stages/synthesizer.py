@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tercet.data.feeding.rows import open_rows
+from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.kinds import NliPair
 from tercet.data.rows.settings import RowSettings
 from tercet.encoder.forward.engine import resolve_precision

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from tercet.data.feeding.rows import Rows, open_rows
+from tercet.data.feeding.sources import Rows, open_rows
 from tercet.data.rows.kinds import Row, texts_of
 from tercet.data.rows.settings import RowSettings
 from tercet.errors import SettingError

@@ -11,11 +11,11 @@ from torch import nn
 
 from tercet.data.feeding.batches import Batches
 from tercet.data.feeding.held_out import check_divisible, split_rows
-from tercet.data.feeding.rows import Rows, open_rows
+from tercet.data.feeding.sources import Rows, open_rows
 from tercet.data.rows.columns import RowKind
 from tercet.data.rows.kinds import Text, Triplet, as_triplet
 from tercet.data.rows.settings import RowSettings
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.settings import EncoderSettings
 from tercet.encoder.model.tower import Tower
 from tercet.errors import SettingError

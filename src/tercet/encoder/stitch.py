@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.folder.backbone import backbone_from_weights
 from tercet.encoder.forward.bert import BertShape, PackedBert
 from tercet.encoder.forward.linear import ACTIVATIONS, Trainable
 from tercet.encoder.forward.pack import Pack, attend
-from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.tokens import Tokens, bare_ids
 from tercet.encoder.model.tower import Dense, Head, Tower, unit_length
 from tercet.errors import InputError, SettingError

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tercet.data.reading.entries import Entry
-from tercet.data.rows.settings import HUB
 from tercet.errors import SettingError
 from tercet.storage.extras import require
 from tercet.storage.hub import commit_of, hub_errors, no_bars
+
+HUB = "hub:"
+"""What the name of a dataset begins with."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tercet.encoder.model.settings import EncoderSettings
 from tercet.storage.settings import Settings, checked
 
 if TYPE_CHECKING:
-    from tercet.encoder.model.encoder import Encoder
+    from tercet.encoder.encoder import Encoder
 
 Model: TypeAlias = "str | Path | Mapping[str, Any] | ModelSettings | Encoder"
 """An embedded name (`mini`), a folder, a hub id, settings with such a name, or an Encoder."""
@@ -41,7 +41,7 @@ class ModelSettings(Settings):
 
     def load(self, *, device: str | None = None, seed: int = 0) -> "Encoder":
         """Load it."""
-        from tercet.encoder.model.encoder import Encoder
+        from tercet.encoder.encoder import Encoder
 
         return Encoder.load(
             self.model,
@@ -61,6 +61,6 @@ def load_encoder(model: "Model") -> "Encoder":
         ModelError: The model cannot be found, read or trusted.
         SettingError: A setting is unknown or does not fit it.
     """
-    from tercet.encoder.model.encoder import Encoder
+    from tercet.encoder.encoder import Encoder
 
     return model if isinstance(model, Encoder) else checked(ModelSettings, model).load()

@@ -12,8 +12,8 @@ from tercet.data.feeding.batches import Batches
 from tercet.data.feeding.mixing import mix
 from tercet.data.feeding.stores import Feed, IndexedRows, PremiseRows, Records, Store, StoreFeed, StreamFeed, no_rows
 from tercet.data.reading.aligned import AlignedFiles
+from tercet.data.reading.datasets import HubName, HubRecords
 from tercet.data.reading.formats import format_in, open_file
-from tercet.data.reading.hub import HubName, HubRecords
 from tercet.data.rows.clean import Cleaner
 from tercet.data.rows.columns import GIVES, GROUPED, RowKind, UnknownColumns
 from tercet.data.rows.gate import Gate, Reject, RejectFile

@@ -344,7 +344,7 @@ class Encoder:
 
 
 def _open_exported(folder: Path, tokenizer: object, device: str | None, settings: EncoderSettings) -> Encoder:
-    from tercet.encoder.folder.exported import Exported  # which is an Encoder itself
+    from tercet.encoder.graph import Exported  # which is an Encoder itself
 
     if tokenizer is not None or device not in (None, "cpu"):
         raise SettingError(f"{folder}: an exported graph has its own tokenizer and runs on the CPU. Leave them out.")

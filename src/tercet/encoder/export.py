@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tercet.encoder.folder import standalone
-from tercet.encoder.folder.exported import GRAPHS, RUNTIMES, Exported
+from tercet.encoder import standalone
+from tercet.encoder.choice import Model, load_encoder
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.folder.layout import EXPORT_FILE
 from tercet.encoder.forward.batches import pad
-from tercet.encoder.model.choice import Model, load_encoder
-from tercet.encoder.model.encoder import Encoder
+from tercet.encoder.graph import GRAPHS, RUNTIMES, Exported
 from tercet.errors import ModelError, OutputError, SettingError
 from tercet.storage.choices import GraphFormat, check_choice
 from tercet.storage.extras import require

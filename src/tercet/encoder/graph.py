@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 import torch
 from torch import Tensor
 
-from tercet.encoder.folder.backbone import read_json
+from tercet.encoder.encoder import Encoder
 from tercet.encoder.folder.layout import EXPORT_FILE
-from tercet.encoder.folder.standalone import OPEN, Run
 from tercet.encoder.forward.batches import pad
 from tercet.encoder.forward.engine import BROKEN
-from tercet.encoder.model.encoder import Encoder
 from tercet.encoder.model.prompts import SLOT, Prompt
 from tercet.encoder.model.settings import Embedded, EmbedOptions, EncoderSettings
 from tercet.encoder.model.tokens import Tokens, load_tokenizer, tokenizer_file
 from tercet.encoder.model.tower import Head
+from tercet.encoder.model.trusted import read_json
+from tercet.encoder.standalone import OPEN, Run
 from tercet.errors import ModelError, NonFiniteError, SettingError
 from tercet.storage.extras import require
 from tercet.storage.hashing import sha256_of_file, sha256_of_json
