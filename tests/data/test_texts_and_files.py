@@ -24,7 +24,6 @@ from tercet.data.rows.kinds import (
     as_triplet,
     texts_of,
 )
-from tercet.data.rows.settings import SourceSettings
 from tercet.data.rows.share import is_in_share
 from tercet.data.rows.texts import TextFile
 from tercet.evaluation.evaluate import evaluate
@@ -168,7 +167,7 @@ def test_rows_have_the_hashes_that_they_had_under_other_names(tmp_path, name, ki
     pairs = [("a", "b", "entailment"), ("a", "c", "neutral")]
     for file in ("nli.tsv", "named.tsv"):
         write(tmp_path / file, ["premise", "hypothesis", "label"], pairs)
-    source = {"path": tmp_path / name, **({"kind": "labelled"} if name == "named.tsv" else {})}
+    source = {"path": tmp_path / name, **({"kind": "nli"} if name == "named.tsv" else {})}
     assert open_rows(source, kind=kind).describe()["sha256"].startswith(wanted)
 
 
@@ -323,9 +322,27 @@ def test_the_class_of_a_text_may_be_a_number(tmp_path):
         evaluate(Hashed(), tasks=[str(path)])
 
 
-def test_earlier_names_of_kinds_are_understood(tmp_path):
-    assert SourceSettings(path="a.tsv", kind="labelled").kind == "nli"
-    assert [task.name for task in choose_tasks("labelled:a.tsv")] == ["classes:a.tsv"]
+def test_the_word_that_meant_two_kinds_is_refused_with_both_of_their_names():
+    with pytest.raises(SettingError, match=r"kind 'labelled': is now called nli .*or classes"):
+        open_rows({"path": "a.tsv", "kind": "labelled"}, kind="triplets")
+    with pytest.raises(SettingError, match=r"labelled:a\.tsv: is now called classes:a\.tsv .*nli:a\.tsv"):
+        choose_tasks("labelled:a.tsv")
+
+
+def test_a_column_called_text_is_the_text_whatever_else_there_is(tmp_path):
+    path = write(tmp_path / "news.tsv", ["id", "by", "text"], [("1", "bob", "A man plays."), ("2", "ann", "It rains.")])
+    wanted = ["A man plays.", "It rains."]
+    assert [*TextFile.open(path)] == [text for row in open_rows(path, kind="texts") for text in texts_of(row)] == wanted
+    with pytest.raises(InputError, match="has the columns id, by, text"):
+        choose_tasks(str(path))
+
+
+def test_two_columns_are_languages_only_where_both_names_are_codes_of_one(tmp_path):
+    path = write(tmp_path / "a.tsv", ["en", "zh_cn"], [("one", "two")])
+    assert [*open_rows(path, kind="parallel")] == [ParallelPair("one", "two")]
+    path = write(tmp_path / "b.tsv", ["xx", "by"], [("one", "two")])
+    with pytest.raises(RowError, match="which are not known"):
+        open_rows(path, kind="parallel")
 
 
 def test_adapt_takes_files_with_one_score_alone(tmp_path):

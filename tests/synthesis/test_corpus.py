@@ -16,7 +16,7 @@ from tercet.storage.shards import Shards
 from tercet.synthesis import corpus
 from tercet.synthesis.candidates import Candidate
 from tercet.synthesis.comparison import compare
-from tercet.synthesis.corpus import make_corpus, refilter
+from tercet.synthesis.corpus import make_corpus, refilter, synthesize
 from tercet.synthesis.filters import Filter
 from tercet.synthesis.sentences import Sentences
 from tercet.synthesis.settings import FilterSettings, SampleRule, SentenceSettings, SynthesisSettings
@@ -493,3 +493,11 @@ def test_the_preview_and_the_corpus_agree_where_a_candidate_is_filtered_alone(li
     make_corpus(settings(lines), tmp_path / "out", model=StandIn())
     alone = [row for row in candidates(tmp_path / "out") if Filter(FilterSettings()).accept([Candidate(**row)])]
     assert len(alone) == len(triplets(tmp_path / "out"))
+
+
+def test_a_setting_that_is_given_twice_is_refused(lines, tmp_path):
+    with pytest.raises(SettingError, match="alpha: is given as an argument and among the settings"):
+        synthesize(lines, tmp_path / "out", alpha=0.2, settings={"alpha": 0.5})
+    make_corpus(settings(lines), tmp_path / "out", model=StandIn())
+    with pytest.raises(SettingError, match="alpha: is given as an argument and among the settings"):
+        refilter(tmp_path / "out", alpha=0.2, settings={"alpha": 0.5})

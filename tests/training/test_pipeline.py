@@ -8,6 +8,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from tercet import SettingError
 from tercet.data.feeding import sources
 from tercet.data.reading.entries import Entry
 from tercet.training.objectives.contrast import Contrast
@@ -161,3 +162,9 @@ def test_the_log_of_a_run_that_goes_on_has_every_step_once_while_it_does(run, tm
             run(*changes)
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5]
+
+
+def test_texts_alone_are_nothing_to_score_by(run, tmp_path):
+    (tmp_path / "rows.tsv").write_text("text\n" + "".join(f"A man {i}\n" for i in range(40)))
+    with pytest.raises(SettingError, match=r"stages\.a\.evaluate: .*rows\.tsv has texts alone, and nothing to score"):
+        run("stages.a.evaluate.held_out=0.2")

@@ -18,6 +18,7 @@ from tercet.training.stages.adapters import LoraSettings
 from tercet.training.stages.kinds import KINDS
 from tercet.training.stages.scores import DevSettings
 from tercet.training.stages.trained import EncoderStartSettings, StartSettings
+from tercet.training.train import train
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -405,3 +406,23 @@ def test_every_command_in_the_page_on_parallel_contrast_is_valid(monkeypatch):
     for words in commands:
         changes = [value for key, value in itertools.pairwise(words) if key == "--set"]
         check_tasks(read_recipe(RECIPES.parent / words[2], changes=changes))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("encoder.readout=foo", r"readout 'foo': there is no such readout; known: enc-first"),
+        ("encoder.max_tokens=null", r"max_tokens None: null has no meaning here"),
+        ("stages.nli.encoder.readout=null", r"encoder\.readout None: null has no meaning"),
+    ],
+)
+def test_encoder_settings_are_checked_before_any_model_is_read(read, change, message):
+    with pytest.raises(SettingError, match=message):
+        read(TWO_STAGES, change)
+
+
+def test_changes_of_a_recipe_that_was_read_are_refused_and_not_lost(read, tmp_path):
+    with pytest.raises(SettingError, match="changes: a recipe that was read has all its settings"):
+        train(read(), tmp_path / "run", changes=["seed=3"])
+    assert train(read(), tmp_path / "run", dry_run=True).recipe == read()
+    assert train(tmp_path / "my.yaml", tmp_path / "run", changes="seed=3", dry_run=True).recipe.seed == 3

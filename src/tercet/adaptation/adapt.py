@@ -24,20 +24,20 @@ from tercet.adaptation.findings import (
 )
 from tercet.adaptation.neighbours import compare
 from tercet.adaptation.page import document_of
-from tercet.adaptation.plan import MODEL, SYNTHESIZER, Plan, Request
+from tercet.adaptation.plan import Plan, Request
 from tercet.data.reading.datasets import HUB
 from tercet.data.rows.given import given_files
 from tercet.encoder.encoder import Encoder
 from tercet.errors import InputError, OutputError, SettingError
 from tercet.reporting.html import to_html
 from tercet.reporting.markdown import to_markdown
+from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
 from tercet.storage.files import atomic_write, write_json
+from tercet.storage.texts import several
 from tercet.synthesis.corpus import most_dropped, read_audit
 from tercet.synthesis.sentences import Sentences
 from tercet.training.pipeline import run_recipe
 from tercet.training.runs import ENCODER, copy_folder, locked, read_record
-
-__all__ = ["MODEL", "SYNTHESIZER", "Adapted", "adapt"]
 
 RUN, RECORD, REPORTS = "run", "adapt.json", ("report.md", "report.html")
 
@@ -56,8 +56,8 @@ class Adapted:
         return self.out / ENCODER
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all numbers, as they stand in `adapt.json`."""
-        return self.findings.to_dict()
+        """Return all numbers: what was found out, and how long each part took."""
+        return {"findings": self.findings.to_dict(), "times_s": self.times_s}
 
     def __repr__(self) -> str:
         lines = [f"{measure.name}, {measure.metric}: {' '.join(measure.texts())}" for measure in self.findings.measures]
@@ -65,11 +65,11 @@ class Adapted:
 
 
 def adapt(
-    sentences: str | Path | Sequence[str] | Sequence[Path],
+    sentences: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
-    synthesizer: str = SYNTHESIZER,
-    model: str = MODEL,
+    synthesizer: str | Path = DEFAULT_SYNTHESIZER,
+    model: str | Path = DEFAULT_MODEL,
     evals: Sequence[str] = (),
     split: bool = False,
     column: str | None = None,
@@ -107,14 +107,14 @@ def adapt(
         raise SettingError(f"adapt: is for one process. Adapt with one, then train OUT/{RUN}/recipe.yaml with several.")
     request = Request(
         sentences=tuple(given_files(sentences)),
-        model=model,
-        synthesizer=synthesizer,
-        own=own_tasks(evals),
+        model=str(model),
+        synthesizer=str(synthesizer),
+        own=own_tasks(several(evals)),
         split=split,
         column=column,
         max_sentences=max_sentences,
         seed=seed,
-        changes=tuple(changes),
+        changes=tuple(several(changes)),
     )
     out = Path(out)
     plan = Plan.of(request)

@@ -96,13 +96,13 @@ class Findings:
 
     @property
     def own_gain(self) -> float | None:
-        """The mean gain on tasks of one's own; None where there are none."""
+        """The mean gain on your own tasks; None where there are none."""
         gains = [measure.gain for measure in self.of("own")]
         return float(np.mean(gains)) if gains else None
 
     @property
     def keeps_start(self) -> bool:
-        """Whether the start is kept: where the adapted encoder is worse on tasks of one's own."""
+        """Whether the start is kept: where the adapted encoder is worse on your own tasks."""
         return self.own_gain is not None and self.own_gain < 0
 
     @property
@@ -124,8 +124,8 @@ class Findings:
         num, total = self.recognised
         if num < LEAST_RECOGNISED * total:
             found.append(
-                f"What was written of a sentence seldom tells which one it was: of {total:,} sentences, {num:,} are "
-                "found by it. The synthesizer hardly knows such text. Take a larger one (--synthesizer)."
+                "The synthesizer's sentences are too vague: from most of them you cannot tell which input they came "
+                f"from ({num:,} of {total:,} find theirs). Take a larger synthesizer (--synthesizer)."
             )
         for measure in self.of("general"):
             if measure.gain < -MAX_LOSS:
@@ -158,10 +158,10 @@ def own_tasks(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class Scorer:
-    """Scores encoders on tasks of one's own and on general sentences.
+    """Scores encoders on your own tasks and on general sentences.
 
     Args:
-        own: Tasks of one's own, as `evaluate` names them.
+        own: Your own tasks, as `evaluate` names them.
         data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
 
     Raises:

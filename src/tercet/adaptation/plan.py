@@ -19,8 +19,6 @@ from tercet.training.stages.contrast import ContrastStage
 from tercet.training.stages.stage import REFERENCE
 from tercet.training.stages.synthesize import SynthesizeStage
 
-MODEL, SYNTHESIZER = DEFAULT_MODEL, DEFAULT_SYNTHESIZER
-
 MIN_TRIPLETS = 20
 """With fewer accepted triplets there is nothing to learn from, and nothing to measure by."""
 
@@ -71,10 +69,10 @@ class Request:
     """What was asked for."""
 
     sentences: tuple[str, ...]
-    synthesizer: str = SYNTHESIZER
-    model: str = MODEL
+    synthesizer: str = DEFAULT_SYNTHESIZER
+    model: str = DEFAULT_MODEL
     own: tuple[str, ...] = ()
-    """Tasks of one's own, as `evaluate` names them: KIND:FILE."""
+    """Your own tasks, as `evaluate` names them: KIND:FILE."""
     split: bool = False
     column: str | None = None
     max_sentences: int | None = None
@@ -102,7 +100,7 @@ class Request:
             **_CONTRAST,
             "evaluate": {"held_out": _HELD_OUT, "every": {"times": _NUM_SCORES}, "keep": "best"},
         }
-        if self.synthesizer == SYNTHESIZER:
+        if self.synthesizer == DEFAULT_SYNTHESIZER:
             contrast["learning_rate"] = _SMALL_RATE
         return {
             "seed": self.seed,
@@ -125,7 +123,7 @@ class Request:
             "min_triplets": MIN_TRIPLETS,
             "shard_sentences": _SHARD_SENTENCES,
             "leaks": [name.partition(":")[2] for name in self.own],
-            **(_SMALL if self.synthesizer == SYNTHESIZER else {}),
+            **(_SMALL if self.synthesizer == DEFAULT_SYNTHESIZER else {}),
         }
 
 

@@ -47,7 +47,7 @@ def adapt(
 ) -> None:
     """Make an encoder better on your own sentences, without labels. Killed and started again, it goes on."""
     adapted = tercet.adapt(
-        [Path(name) for name in sentences],
+        [name if name.startswith("hub:") else Path(name) for name in sentences],
         out,
         model=model,
         synthesizer=synthesizer,

@@ -50,9 +50,9 @@ def synthesize(
         typer.Option("--set", metavar="KEY=VALUE", help="Any other setting: num_samples, top_p, language ..."),
     ] = None,
 ) -> None:
-    """Make triplets of sentences: write, judge, filter. Killed and started again, it goes on where it was."""
+    """Make triplets from sentences: write, judge, filter. Killed and started again, it goes on where it was."""
     made = tercet.synthesize(
-        [Path(name) for name in sentences],
+        [name if name.startswith("hub:") else Path(name) for name in sentences],
         out,
         model=model,
         strategy=strategy,

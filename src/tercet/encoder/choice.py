@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pydantic import model_validator
 
 from tercet.encoder.model.settings import EncoderSettings
+from tercet.errors import SettingError
 from tercet.storage.settings import Settings, checked
 
 if TYPE_CHECKING:
@@ -63,4 +64,8 @@ def load_encoder(model: "Model") -> "Encoder":
     """
     from tercet.encoder.encoder import Encoder
 
-    return model if isinstance(model, Encoder) else checked(ModelSettings, model).load()
+    if isinstance(model, Encoder):
+        return model
+    if not isinstance(model, str | Path | Mapping | ModelSettings):
+        raise SettingError(f"model: is of type {type(model).__name__}. Give a name, a folder, settings, or an Encoder.")
+    return checked(ModelSettings, model).load()

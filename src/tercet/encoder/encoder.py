@@ -27,12 +27,13 @@ from tercet.encoder.model.settings import (
     EncoderSettings,
     Keep,
 )
-from tercet.encoder.model.tokens import Tokens, check_texts, load_tokenizer
+from tercet.encoder.model.tokens import Tokens, load_tokenizer
 from tercet.encoder.model.tower import Head, Tower, first_bad_layer, unit_length
 from tercet.errors import NonFiniteError, OutputError, SettingError, TextError
 from tercet.storage.choices import OnTruncate
 from tercet.storage.progress import Advance, progress_bar
 from tercet.storage.settings import checked
+from tercet.storage.texts import check_texts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -52,6 +53,7 @@ class Encoder:
         tokens: Texts to token ids.
         dtype: The number format that `save` writes; computing is in fp32 unless `embed` is told otherwise.
         prompts: Prefixes that the model has names for; `load` takes such a name as its `prompt`.
+        name: What it was loaded by.
     """
 
     def __init__(
@@ -61,7 +63,9 @@ class Encoder:
         *,
         dtype: torch.dtype = torch.float32,
         prompts: dict[str, str] | None = None,
+        name: str | None = None,
     ) -> None:
+        self.name = name
         self._tower = tower
         self._engines: dict[str, tuple[object, Engine]] = {}
         self.tokens = tokens
@@ -118,7 +122,7 @@ class Encoder:
             tokenizer = load_tokenizer(find_folder(str(tokenizer), weights=False))
         if name.startswith(FRESH):
             tower, tokens = assemble_fresh(name.removeprefix(FRESH), tokenizer, settings, seed)
-            return cls(tower.to(where), tokens)
+            return cls(tower.to(where), tokens, name=name)
         folder = find_folder(name, revision=revision, pickles=convert_pickle)
         if (folder / EXPORT_FILE).exists():
             return _open_exported(folder, tokenizer, device, settings)
@@ -127,7 +131,11 @@ class Encoder:
         )
         if isinstance(stored_tower, Tower):
             stored_tower.to(where)
-        return cls(stored_tower, tokens, dtype=stored.dtype, prompts=stored.prompts)
+        return cls(stored_tower, tokens, dtype=stored.dtype, prompts=stored.prompts, name=name)
+
+    def __repr__(self) -> str:
+        millions, what = self.num_parameters / 1e6, self.head.readout
+        return f"Encoder({self.name!r}, {millions:.1f}M parameters, {self.dim} numbers a vector, readout {what})"
 
     @property
     def tower(self) -> Tower:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,10 @@ class Difference:
 
     max_error: float
     min_cosine: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return both."""
+        return asdict(self)
 
 
 def check_format(name: str) -> None:

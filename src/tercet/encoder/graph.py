@@ -55,7 +55,7 @@ class Exported(Encoder):
             raise ModelError(
                 f"{folder / EXPORT_FILE}: is not as it should be ({error!r}). Export the model again."
             ) from error
-        self.dtype = torch.float32
+        self.dtype, self.name = torch.float32, str(folder)
         self._run = _open(folder / GRAPHS[self.stored["format"]], self.stored["format"])
 
     @property

@@ -11,7 +11,7 @@ from tercet.data.sets.folder import MissingDataError
 from tercet.data.sets.groups import GROUPS
 from tercet.encoder.choice import Model, ModelSettings, load_encoder
 from tercet.encoder.encoder import Encoder
-from tercet.errors import InputError, NonFiniteError, RowError
+from tercet.errors import InputError, NonFiniteError, RowError, SettingError
 from tercet.evaluation.tasks.table import choose_tasks, data_for
 from tercet.evaluation.tasks.task import Options, Result
 from tercet.storage.choices import DEFAULT_MODEL, Classifier, check_choice
@@ -68,7 +68,7 @@ def evaluate(
     classifier: Classifier = "batched",
     seed: int = 1111,
     precision: str = "exact",
-    cache: bool | str | Path = False,
+    cache: bool | str | Path = True,
     source: "Model | TextEncoder | None" = None,
     progress: bool = False,
 ) -> Evaluation:
@@ -110,7 +110,7 @@ def evaluate(
         options = replace(options, source=VectorStore(other, precision=precision, cache=cache, progress=progress))
     settings = _settings_of(encoder) | {"precision": precision, "classifier": classifier, "seed": seed}
     found = Evaluation(
-        name or (str(model) if isinstance(model, str | Path) else type(encoder).__name__),
+        name or getattr(encoder, "name", None) or type(encoder).__name__,
         store.num_parameters,
         settings if other is None else settings | {"source": _settings_of(other)},
         versions(),
@@ -153,6 +153,8 @@ def averages(scores: dict[str, Result], asked: Sequence[str]) -> dict[str, Any]:
 def _load(model: "Model | TextEncoder") -> TextEncoder:
     if isinstance(model, str | Path | Mapping | ModelSettings):
         return load_encoder(model)
+    if not hasattr(model, "encode"):
+        raise SettingError(f"model: is of type {type(model).__name__}. Give a name, or an object with encode(texts).")
     return model
 
 

@@ -13,6 +13,7 @@ from tercet.reporting.others import geometry, other_tasks, parts, speed
 from tercet.reporting.overview import overview
 from tercet.reporting.results import Run, read_runs
 from tercet.storage.files import atomic_write, check_writable, make_folder
+from tercet.storage.texts import several
 
 __all__ = ["report"]
 
@@ -41,11 +42,11 @@ def report(inputs: Sequence[str | Path], *, out: str | Path) -> list[Path]:
         raise SettingError(f"{target}: a report ends in .html or .md, a drawing of trajectories in .svg or .png.")
     check_writable(target)
     if target.suffix.lower() in (".svg", ".png"):
-        drawing = trajectory_drawing(read_runs(inputs), target.suffix.lower().removeprefix("."))
+        drawing = trajectory_drawing(read_runs(several(inputs)), target.suffix.lower().removeprefix("."))
         with atomic_write(target) as stream:
             stream.write(drawing)
         return [target]
-    document = build(read_runs(inputs))
+    document = build(read_runs(several(inputs)))
     if target.suffix.lower() == ".html":
         return _write({target: to_html(document)})
     folder = target.with_name(f"{target.stem}-figures")

@@ -3,11 +3,12 @@
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tercet.data.reading.formats import read_records
+from tercet.storage.texts import several
 from tercet.synthesis.corpus import TRIPLETS, read_audit
 
 _LOOKED_AT = 10_000  # accepted triplets of the first folder that are looked for in the others
@@ -22,6 +23,10 @@ class Example:
     """Entailments and contradictions by the folder's name, or its path where two have one name; an empty list where
     nothing was accepted."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it."""
+        return asdict(self)
+
 
 def compare(synthesized: Sequence[str | Path], *, num: int = 5, num_samples: int = 2) -> list[Example]:
     """Return sentences with what each folder accepted for them; those that most folders have come first.
@@ -34,7 +39,7 @@ def compare(synthesized: Sequence[str | Path], *, num: int = 5, num_samples: int
     Raises:
         InputError: A folder holds no triplets.
     """
-    folders = [Path(folder) for folder in synthesized]
+    folders = [Path(folder) for folder in several(synthesized)]
     short = Counter(folder.name for folder in dict.fromkeys(folders))
     names = {
         folder: f"{folder.name if short[folder.name] == 1 else folder} ({read_audit(folder)['strategy']})"

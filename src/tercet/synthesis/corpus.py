@@ -13,13 +13,14 @@ import numpy as np
 
 from tercet.data.reading.datasets import HUB
 from tercet.data.rows.given import given_files
-from tercet.errors import InputError
+from tercet.errors import InputError, SettingError
 from tercet.storage.choices import DEFAULT_SYNTHESIZER, Strategy
 from tercet.storage.files import atomic_write, make_folder, read_json, remove_temporaries, write_json
 from tercet.storage.hashing import sha256_of_json
 from tercet.storage.progress import progress_bar
 from tercet.storage.settings import checked
 from tercet.storage.shards import Shards, in_shards
+from tercet.storage.texts import several
 from tercet.synthesis.candidates import Candidate, as_line, read_candidates, write_candidates
 from tercet.synthesis.filters import Filter
 from tercet.synthesis.sentences import Sentences
@@ -32,8 +33,9 @@ logger = logging.getLogger("tercet")
 
 _ENDING = ".parquet"
 _MADE = "made.json"
-_FINISHED = "Name a folder that `tercet synthesize` has finished."
 """In the folder of the candidates when all of them are there: what they were made of."""
+
+_FINISHED = "Name a folder that `tercet synthesize` has finished."
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,7 +69,7 @@ class Synthesis:
 
 
 def synthesize(
-    sentences: str | Path | Sequence[str] | Sequence[Path],
+    sentences: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
     model: str = DEFAULT_SYNTHESIZER,
@@ -83,7 +85,7 @@ def synthesize(
     settings: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> Synthesis:
-    """Make triplets of sentences: a synthesizer writes and judges them, and a filter keeps those that it is sure of.
+    """Make triplets from sentences: a synthesizer writes and judges them, and a filter keeps those that it is sure of.
 
     `out` gets `candidates/` (all of them, with their probabilities), `triplets.jsonl` (those that were accepted),
     `audit.json`, and `rejects.jsonl` (rows that could not be read). Killed and called again with the same sentences,
@@ -111,7 +113,7 @@ def synthesize(
     """
     columns = {} if column is None else {"columns": {"text": column}}
     files = given_files(sentences)
-    chosen = {
+    named = {
         "sentences": [{"path": path, "stream": path.startswith(HUB), **columns} for path in files],
         "model": model,
         "strategy": strategy,
@@ -120,10 +122,18 @@ def synthesize(
         "there": there,
         "back": back,
         **({} if alpha is None else {"alpha": alpha}),
-        **({"leaks": list(leaks)} if leaks else {}),
-        **(settings or {}),
+        **({"leaks": several(leaks)} if leaks else {}),
     }
+    chosen = _joined(named, settings)
     return Synthesis(Path(out), make_corpus(checked(SynthesisSettings, chosen), out, seed=seed, progress=progress))
+
+
+def _joined(named: Mapping[str, Any], settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return arguments and further settings together; what is given in both would be lost in one of them."""
+    for name in settings or {}:
+        if name in named:
+            raise SettingError(f"{name}: is given as an argument and among the settings. Give it once.")
+    return {**named, **(settings or {})}
 
 
 def make_corpus(
@@ -203,8 +213,8 @@ def refilter(
             f"{folder}: is a stage of a run, which later stages learn from. Run its recipe again with another filter, "
             "such as --set stages.NAME.alpha=0.8: nothing is generated anew."
         )
-    named = {"alpha": alpha, "leaks": None if leaks is None else list(leaks)}
-    changes = {**(settings or {}), **{name: value for name, value in named.items() if value is not None}}
+    named = {"alpha": alpha, "leaks": None if leaks is None else several(leaks)}
+    changes = _joined({name: value for name, value in named.items() if value is not None}, settings)
     filters = checked(FilterSettings, {**audit["filters"]["settings"], **changes})
     return Synthesis(folder, _filter(folder / CANDIDATES, folder, filters))
 

@@ -12,9 +12,10 @@ from tercet.encoder.folder.backbone import NO_CHANGE, sha256_of_weights
 from tercet.encoder.forward.engine import resolve_precision
 from tercet.encoder.generator import load_generator
 from tercet.encoder.model.templates import TemplateTokens
-from tercet.encoder.model.tokens import Tokens, check_texts
+from tercet.encoder.model.tokens import Tokens
 from tercet.errors import InputError, SettingError
 from tercet.storage.hashing import sha256_of_json
+from tercet.storage.texts import check_texts
 from tercet.storage.user_cache import cache_folder
 from tercet.synthesis.discriminator import Discriminator
 from tercet.synthesis.engines import CTranslate2Engine, Engine, TransformersEngine, has_ctranslate2
@@ -46,6 +47,9 @@ class Synthesizer:
         self._tokenizer, self._engine, self._discriminator = tokenizer, engine, discriminator
         self._tokens = TemplateTokens(tokenizer, max_tokens=_GENERATE_TOKENS)
         self._fingerprint = fingerprint
+
+    def __repr__(self) -> str:
+        return f"Synthesizer(generates by {type(self._engine).__name__}, in {self._engine.precision})"
 
     @classmethod
     def load(

@@ -261,6 +261,7 @@ class _Run:
             data=self.data,
             out=self.folder,
             name=self.recipe.name,
+            cache=False,
             progress=self.progress,
         )
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from tercet.errors import SettingError
+from tercet.storage.texts import several
 from tercet.training.pipeline import RunResult, check_tasks, run_recipe
 from tercet.training.recipe import Recipe, read_recipe
 
@@ -32,7 +34,9 @@ def train(
     Raises:
         TercetError: Something about the recipe, its inputs or the training is not as it should be.
     """
-    read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe, changes=changes)
+    if isinstance(recipe, Recipe) and changes:
+        raise SettingError("changes: a recipe that was read has all its settings. Change them when it is read.")
+    read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe, changes=several(changes))
     if dry_run:
         check_tasks(read)
         return RunResult((), None, None, read, Path(run))

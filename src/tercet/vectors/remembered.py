@@ -52,7 +52,7 @@ class RememberedVectors:
     def add(self, texts: Callable[[], Iterable[str]], *, label: str, progress: bool = False) -> Keys:
         """Embed all texts that have no vector yet, and return the keys of all, each once.
 
-        Killed and called again, it goes on behind the last finished shard.
+        Killed and called again, it goes on after the last finished shard.
 
         Args:
             texts: Gives the texts from the start, as often as it is called.

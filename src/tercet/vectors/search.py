@@ -12,7 +12,7 @@ from tercet.encoder.choice import Model, load_encoder
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
 from tercet.encoder.model.settings import EmbedOptions
-from tercet.errors import SettingError
+from tercet.errors import InputError, SettingError
 from tercet.storage.choices import DEFAULT_MODEL, TextFormat
 from tercet.storage.hashing import sha256_of_json
 from tercet.vectors.cache import cached_vectors
@@ -68,6 +68,8 @@ def search(
         SettingError: `k` is less than one.
         InputError: The texts cannot be read.
     """
+    if not isinstance(query, str):
+        raise InputError(f"query: is of type {type(query).__name__}. Give a string.")
     if k < 1:
         raise SettingError(f"k {k}: is less than one. Ask for at least one text.")
     with open_given(texts, column=column, file_format=format) as opened:

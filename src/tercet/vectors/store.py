@@ -85,7 +85,7 @@ class VectorStore:
                 return self.encoder.embed(texts, precision=self.precision, progress=advance)
         vectors = np.asarray(self.encoder.encode(texts), np.float32)
         if vectors.ndim != 2 or len(vectors) != len(texts):
-            raise InputError(f"encode gave shape {vectors.shape} for {len(texts)} texts. It must give one row a text.")
+            raise InputError(f"encode gave shape {vectors.shape} for {len(texts)} texts. Give one row per text.")
         if not np.isfinite(vectors).all():
             row = int(np.argmin(np.isfinite(vectors).all(axis=1)))
             raise InputError(f"the vector of {texts[row]!r} is not finite. Check the encoder.")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tercet.storage.unicode import has_half_pair
+from tercet.storage.texts import has_half_pair
 
 Check = Callable[[Any, str], str]
 """Takes a value and the field that it stands in, and returns the text that it is."""

@@ -71,7 +71,16 @@ ALIASES: dict[str, tuple[str, ...]] = {
 NEGATIVE = re.compile(r"(negative|neg|hard_neg|hard_negative|contradiction)s?_?\d*")
 """The names of columns with negatives: one, a numbered one of several, or one with a list."""
 
-_LANGUAGE = re.compile(r"[a-z]{2}(_[a-z]{2,4})?")
+_LANGUAGE = re.compile(r"([a-z]{2})(_[a-z]{2,4})?")
+_LANGUAGES = frozenset(
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
+    "en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu "
+    "ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na "
+    "nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so "
+    "sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za "
+    "zh zu".split()
+)
+"""ISO 639-1."""
 _JUDGED = {*ALIASES["label"], *ALIASES["score"], "is_duplicate", "quality"}
 
 Columns = Mapping[str, str | Sequence[str]]
@@ -103,6 +112,8 @@ def choose_kind(names: Sequence[str], *, wanted: RowKind, given: Columns) -> Fil
     Raises:
         UnknownColumns: No kind of file has these columns.
     """
+    if wanted == "texts" and "text" in names and not given:
+        return "texts"
     guessed = [kind for kind in GIVES[wanted] if given or kind == wanted or kind not in _ONLY_NAMED]
     candidates = [kind for kind in guessed if set(given) <= set(FIELDS[kind])]
     for kind in candidates:
@@ -158,10 +169,15 @@ def _find(kind: FileKind, names: Sequence[str], given: Columns) -> dict[str, tup
         columns["text"] = ("text",)
     if kind == "texts" and len(names) == 1 and not given:
         columns["text"] = (names[0],)
-    languages = [name for name in names if _LANGUAGE.fullmatch(_plain(name))]
+    languages = [name for name in names if _is_language(_plain(name))]
     if kind == "parallel" and not any(columns.values()) and len(languages) == 2:
         columns = {"source": (languages[0],), "target": (languages[1],)}
     return columns
+
+
+def _is_language(name: str) -> bool:
+    match = _LANGUAGE.fullmatch(name)
+    return match is not None and match[1] in _LANGUAGES
 
 
 def _column(field: str, names: Sequence[str], given: Columns) -> tuple[str, ...]:

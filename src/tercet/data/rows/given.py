@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from tercet.data.reading.datasets import HUB
 from tercet.data.rows.texts import TextFile, readable_twice
 from tercet.errors import InputError
 from tercet.storage.files import atomic_write, make_folder
 from tercet.storage.hashing import TextsDigest
+from tercet.storage.texts import check_texts, list_of_texts
 from tercet.storage.user_cache import cache_folder
 
-GivenTexts: TypeAlias = "str | Path | Sequence[str] | TextFile"
+GivenTexts: TypeAlias = str | Path | Sequence[str] | TextFile
 """A list is texts. A string is the name of a file, or `-` for standard input."""
 
 
@@ -41,8 +43,8 @@ class TextList:
         return iter(self.texts)
 
 
-def given_files(texts: "str | Path | Sequence[str] | Sequence[Path]") -> list[str]:
-    """Return files for readers that need them.
+def given_files(texts: str | Path | Sequence[str | Path]) -> list[str]:
+    """Return texts as files that a recipe can name.
 
     Args:
         texts: A list of strings is texts, which are kept in the user's cache under their hash, so that a later call
@@ -53,9 +55,11 @@ def given_files(texts: "str | Path | Sequence[str] | Sequence[Path]") -> list[st
     """
     if isinstance(texts, str | Path):
         return [str(texts)]
-    if all(isinstance(text, Path) for text in texts):
-        return [str(path) for path in texts]
-    own = TextList([str(text) for text in texts])
+    given = list_of_texts(texts)
+    if given and all(isinstance(text, Path) or str(text).startswith(HUB) for text in given):
+        return [str(path) for path in given]
+    check_texts(given)
+    own = TextList(given)
     if own.num_texts and _is_file(own.texts[0]):
         raise InputError(f"{own.texts[0]}: is a file, and a list of strings is texts. Give a list of Paths for files.")
     file = cache_folder() / "texts" / f"{own.sha256}.jsonl"
@@ -91,7 +95,9 @@ def open_given(
     if isinstance(texts, TextFile):
         yield texts
     elif isinstance(texts, str | Path):
+        if " " in str(texts) and not _is_file(str(texts)):
+            raise InputError(f"{texts}: no such file. A string is the name of a file; for texts give a list: [text].")
         with readable_twice(str(texts)) as path:
             yield TextFile.open(path, column=column, file_format=file_format)
     else:
-        yield TextList(texts)
+        yield TextList(list_of_texts(texts))

@@ -20,7 +20,9 @@ def _with_text_keys(value: Any) -> Any:
 
 
 def _new_name(value: Any) -> Any:
-    return "nli" if value == "labelled" else value  # its earlier name
+    if value == "labelled":
+        raise ValueError("is now called nli (premise, hypothesis, label), or classes (text, label)")
+    return value
 
 
 def _text_of_path(value: Any) -> Any:

@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import tarfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,10 @@ class Fetched:
     unchanged: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     not_on_hub: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it."""
+        return asdict(self)
 
 
 def fetch(

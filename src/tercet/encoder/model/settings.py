@@ -1,15 +1,15 @@
 """What can be chosen about an encoder and about one call of it, and what a call reports."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, SerializerFunctionWrapHandler, StrictBool, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, StrictBool, field_validator, model_serializer
 
 from tercet.encoder.model.arrays import Vectors
-from tercet.encoder.model.readouts import When
+from tercet.encoder.model.readouts import READOUTS, When
 from tercet.storage.choices import OnTruncate
 from tercet.storage.progress import Advance
 from tercet.storage.settings import Settings
@@ -50,17 +50,27 @@ class EncoderSettings(Settings):
     max_tokens: Count | None = None
     """The most that the model reads: text, prompt and special tokens."""
 
+    @field_validator("readout", "mlp", "normalize", "max_tokens")
+    @classmethod
+    def _not_null(cls, value: Any) -> Any:
+        if value is None:
+            raise ValueError("null has no meaning here: leave the setting out")
+        return value
+
+    @field_validator("readout")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in READOUTS:
+            raise ValueError(f"there is no such readout; known: {', '.join(READOUTS)}")
+        return value
+
     @model_serializer(mode="wrap")
     def _given_alone(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in handler(self).items() if name in self.model_fields_set}
 
     def given(self) -> dict[str, Any]:
-        """Return what was given. None is a value of its own where it stands for no projection or no prompt."""
-        values = {name: getattr(self, name) for name in self.model_fields_set}
-        return {name: value for name, value in values.items() if value is not None or name in _MAY_BE_NONE}
-
-
-_MAY_BE_NONE = ("projection", "prompt")
+        """Return what was given; None stands for no projection or no prompt."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
 
 
 class EmbedOptions(TypedDict, total=False):
@@ -95,6 +105,10 @@ class EmbedStats:
     num_truncated: int = 0
     max_tokens: int | None = None
     """What truncated texts were cut to, where it is told."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts."""
+        return asdict(self)
 
     def __add__(self, other: "EmbedStats") -> "EmbedStats":
         return EmbedStats(

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tercet.encoder.model.prompts import Prompt
 from tercet.encoder.model.trusted import read_json, refuse_code
-from tercet.errors import InputError, ModelError, SettingError, TextError
+from tercet.errors import ModelError, SettingError
 from tercet.storage.extras import require
-from tercet.storage.unicode import has_half_pair
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -120,17 +119,6 @@ def bare_ids(tokenizer: "PreTrainedTokenizerBase | TokenizerFile", texts: Sequen
     backend.no_padding()  # a call of the tokenizer itself, by somebody else, may have switched them on
     backend.no_truncation()
     return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
-
-
-def check_texts(texts: Sequence[str]) -> None:
-    """Raise TextError if something is no text, or InputError where one text stands for a list."""
-    if isinstance(texts, str):
-        raise InputError("one string was given where a list of texts is wanted. Write [text].")
-    for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise TextError(i, f"is of type {type(text).__name__}. Give strings.")
-        if has_half_pair(text):
-            raise TextError(i, "is not Unicode (it has half a surrogate pair). Decode it as UTF-8.")
 
 
 def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTrainedTokenizerBase":

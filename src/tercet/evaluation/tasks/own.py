@@ -48,8 +48,6 @@ SCORED_KINDS = ("scored", "paraphrase", "rerank", "classes", "triplets", "nli")
 PARALLEL = ("parallel", "ntrex")
 """Kinds of parallel pairs: a file, or NTREX."""
 
-_EARLIER_NAMES = {"labelled": "classes"}
-
 _LEAST_ROWS, _LEAST_MOST_ROWS = 3, 12
 """The fewest rows of any label, and of the most frequent one, from which ten folds can be made, and ten of the rest."""
 
@@ -60,7 +58,10 @@ def own_task(kind: str, path: str) -> Task:
     Raises:
         SettingError: There is no such kind of file.
     """
-    kind = _EARLIER_NAMES.get(kind, kind)
+    if kind == "labelled":
+        raise SettingError(
+            f"task {kind}:{path}: is now called classes:{path} (text, label), or nli:{path} for NLI pairs."
+        )
     if kind in PARALLEL:
         return parallel_task(kind, path)
     if kind not in _TASKS:

@@ -10,6 +10,7 @@ from tercet.errors import SettingError
 from tercet.evaluation.tasks import domain, geometry, glue, speed, sts, transfer, translation
 from tercet.evaluation.tasks.own import kind_of, own_task
 from tercet.evaluation.tasks.task import Task
+from tercet.storage.texts import several
 
 _FAMILIES = (sts, transfer, glue, domain, translation, geometry, speed)
 TASKS = {task.name: task for family in _FAMILIES for task in family.TASKS}
@@ -26,7 +27,7 @@ def choose_tasks(names: str | Sequence[str]) -> list[Task]:
         InputError: A file without a kind is not there, or has the columns of no kind.
     """
     chosen: dict[str, Task] = {}
-    for name in [part.strip() for part in names.split(",")] if isinstance(names, str) else names:
+    for name in [part.strip() for part in names.split(",")] if isinstance(names, str) else several(names):
         kind, colon, path = name.partition(":")
         if name in GROUPS:
             chosen |= {task: TASKS[task] for task in GROUPS[name]}

@@ -23,7 +23,7 @@ class DevSettings(ScoreSettings):
     held_out: HeldOut | None = Field(default=None, exclude_if=lambda held_out: held_out is None)
     """A part of the stage's own rows in place of a task, scored like `rows`; nothing is learned from it. How large a
     share, or `{rows: 100, least: 0.1, most: 0.3}`: about so many rows, within these shares. Triplets of one anchor, and
-    labelled pairs of one premise, stay together."""
+    NLI pairs of one premise, stay together."""
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Self:

@@ -13,7 +13,7 @@ from tercet.data.feeding.batches import Batches
 from tercet.data.feeding.held_out import check_divisible, split_rows
 from tercet.data.feeding.sources import Rows, open_rows
 from tercet.data.rows.columns import RowKind
-from tercet.data.rows.kinds import Text, Triplet, as_triplet
+from tercet.data.rows.kinds import Text, Triplet
 from tercet.data.rows.settings import RowSettings
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.settings import EncoderSettings
@@ -183,7 +183,12 @@ class TrainedEncoder(ABC):
             held_out = open_dev_rows(dev_rows, "triplets", context)
             self.inputs["dev"] = held_out.describe()
             name = (dev.rows or settings.rows).sources[0].path
-            self._dev = triplet_task(name, map(as_triplet, cast("Iterable[Text | Triplet]", held_out)))
+            if any(isinstance(row, Text) for row in held_out):
+                raise SettingError(
+                    f"stages.{context.name}.evaluate: {name} has texts alone, and nothing to score them by. "
+                    "Name a task, or rows of pairs or triplets."
+                )
+            self._dev = triplet_task(name, cast("Iterable[Triplet]", held_out))
 
     def start(self) -> Encoder:
         """Return the encoder before it is trained."""

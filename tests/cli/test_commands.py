@@ -1,0 +1,67 @@
+"""The command line only parses, and calls the public verbs."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import tercet
+from tercet import SettingError
+from tercet.cli import app, data_app
+from tercet.storage.assignments import parse_assignments
+
+CLI = Path(tercet.__file__).with_name("cli")
+VERBS = sorted(name for name in tercet.__all__ if name.islower())
+
+
+def test_every_command_is_a_verb():
+    commands = [command.callback.__name__ for typer in (app, data_app) for command in typer.registered_commands]
+    assert sorted(commands) == VERBS
+
+
+@pytest.mark.parametrize("file", sorted(CLI.glob("*.py")), ids=lambda file: file.stem)
+def test_the_command_line_does_nothing_but_parse_and_call_verbs(file):
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    guarded = {inner for block in blocks for inner in ast.walk(block)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node not in guarded and (node.module or "").startswith("tercet"):
+            allowed = ("tercet", "tercet.errors", "tercet.cli", "tercet.cli.options")
+            assert node.module in (*allowed, "tercet.storage.choices", "tercet.storage.assignments"), node.module
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tercet":
+            assert node.attr in VERBS
+
+
+def test_settings_are_what_they_look_like():
+    pairs = ["projection=null", "normalize=false", "max_tokens=64", "readout=enc-mean", "alpha=0.5"]
+    assert parse_assignments(pairs) == {
+        "projection": None,
+        "normalize": False,
+        "max_tokens": 64,
+        "readout": "enc-mean",
+        "alpha": 0.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[STSB-dev]", ["STSB-dev"]),
+        ("[STS12, STSB-dev]", ["STS12", "STSB-dev"]),
+        ('["STS12"]', ["STS12"]),
+        ("[0, 0.5]", [0, 0.5]),
+        ("STS12,MR", "STS12,MR"),
+    ],
+)
+def test_a_list_of_words_needs_no_quotes(text, value):
+    assert parse_assignments([f"evaluate={text}"]) == {"evaluate": value}
+
+
+@pytest.mark.parametrize("prompt", ["[X] Question: what?", "query: [X]", "passage [X] # tag", " 12 [X] "])
+def test_a_prompt_is_text_even_where_it_looks_like_yaml(prompt):
+    assert parse_assignments([f"prompt={prompt}"]) == {"prompt": prompt}
+
+
+def test_a_setting_without_a_value_is_refused():
+    with pytest.raises(SettingError, match="--set readout=VALUE"):
+        parse_assignments(["readout"])
