@@ -200,18 +200,41 @@ class Encoder:
         ]
         return sha256_of_weights(self._tower.weights() | self.head.state_dict(), described=described)
 
-    def embed(self, texts: Sequence[str], **options: Unpack[EmbedOptions]) -> Vectors:
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        precision: str = "exact",
+        dims: int | None = None,
+        normalize: bool | None = None,
+        max_batch_tokens: int = 2048,
+        on_truncate: OnTruncate = "count",
+        progress: bool | Advance = False,
+    ) -> Vectors:
         """Return the vectors of texts, in their order: float32 [n, d].
 
         Args:
             texts: Any number of texts; an empty text has a vector too. Equal texts are embedded once.
-            **options: See `EmbedOptions`.
+            precision: `exact` (fp32), `fast` (bf16, fp32 between layers), `int8` (on a CPU), `auto` or `fp16`.
+            dims: Keep only the first numbers of each vector, and scale it to length 1 again where it had that.
+            normalize: Whether vectors have length 1; as the model has it where None.
+            max_batch_tokens: The most tokens that are computed at once.
+            on_truncate: `count` logs how many texts were too long; `error` refuses them.
+            progress: Whether a bar is shown; or the function that moves on a bar that is there already.
 
         Raises:
             TextError: Something in `texts` is no text, or is too long and `on_truncate` is `error`.
             NonFiniteError: A vector is not finite; the message names the layer.
         """
-        return self.embed_with_stats(texts, **options)[0]
+        return self.embed_with_stats(
+            texts,
+            precision=precision,
+            dims=dims,
+            normalize=normalize,
+            max_batch_tokens=max_batch_tokens,
+            on_truncate=on_truncate,
+            progress=progress,
+        )[0]
 
     def embed_with_stats(self, texts: Sequence[str], **options: Unpack[EmbedOptions]) -> tuple[Vectors, EmbedStats]:
         """Do as `embed`, and also return how many texts, tokens and truncated texts there were."""
