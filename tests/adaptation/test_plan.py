@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tercet.adaptation.findings import own_tasks
-from tercet.adaptation.plan import MODEL, SYNTHESIZER, Plan, Request
+from tercet.adaptation.plan import Plan, Request
 from tercet.data.feeding.sources import open_rows
-from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
 from tercet.training.loop.settings import interval
 
 
@@ -88,10 +87,6 @@ def test_less_is_asked_of_the_embedded_synthesizer_where_nothing_else_is_said():
     assert rules(synthesizer="x") == (0.9, 5, 1.0, 1e-4)
     assert rules() == (0.6, 4, 0.7, 2e-5)
     assert rules(changes=("stages.synthesize.alpha=0.9",)) == (0.9, 4, 0.7, 2e-5)
-
-
-def test_the_command_has_the_defaults_of_the_function():
-    assert (DEFAULT_MODEL, DEFAULT_SYNTHESIZER) == (MODEL, SYNTHESIZER)
 
 
 def test_the_kind_of_a_file_is_told_by_its_columns(tmp_path):

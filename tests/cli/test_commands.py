@@ -1,6 +1,7 @@
 """The command line only parses, and calls the public verbs."""
 
 import ast
+import inspect
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,16 @@ def test_a_prompt_is_text_even_where_it_looks_like_yaml(prompt):
 def test_a_setting_without_a_value_is_refused():
     with pytest.raises(SettingError, match="--set readout=VALUE"):
         parse_assignments(["readout"])
+
+
+def test_a_command_has_the_defaults_of_its_function():
+    renamed = {"batch_tokens": "max_batch_tokens", "file_format": "format"}
+    shown = {"progress", "name"}  # which the command line sets itself
+    for command in (command for typer in (app, data_app) for command in typer.registered_commands):
+        options = inspect.signature(command.callback).parameters
+        arguments = inspect.signature(getattr(tercet, command.callback.__name__)).parameters
+        for name, option in options.items():
+            argument = arguments.get(renamed.get(name, name))
+            if argument is None or argument.default is argument.empty or name in shown:
+                continue
+            assert (option.default or None) == (argument.default or None), (command.callback.__name__, name)
