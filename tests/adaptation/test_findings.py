@@ -80,7 +80,7 @@ def test_a_synthesizer_that_does_not_know_the_text_is_told_of():
     measures = measure("own", 1, 2), measure("synthetic", 1, 2)
     assert findings_with(*measures, recognised=(70, 200)).warnings == []
     (warning,) = findings_with(*measures, recognised=(69, 200)).warnings
-    assert "of 200 sentences, 69 are found" in warning and "--synthesizer" in warning
+    assert "(69 of 200 find theirs)" in warning and "--synthesizer" in warning
 
 
 def test_the_report_escapes_what_users_write():

@@ -112,19 +112,19 @@ def synthesize(
         TercetError: An input, a setting or the model is not as it should be, or the target cannot be written.
     """
     columns = {} if column is None else {"columns": {"text": column}}
-    files = given_files(sentences)
+    sources = [{"path": path, "stream": path.startswith(HUB), **columns} for path in given_files(sentences)]
     named = {
-        "sentences": [{"path": path, "stream": path.startswith(HUB), **columns} for path in files],
-        "model": model,
         "strategy": strategy,
         "num_samples": num_samples,
         "split": split,
+        "alpha": alpha,
+        "leaks": several(leaks) or None,
         "there": there,
         "back": back,
-        **({} if alpha is None else {"alpha": alpha}),
-        **({"leaks": several(leaks)} if leaks else {}),
     }
-    chosen = _joined(named, settings)
+    usual = SynthesisSettings.model_fields
+    given = {name: value for name, value in named.items() if value not in (None, usual[name].default)}
+    chosen = {"sentences": sources, "model": model, **_joined(given, settings)}
     return Synthesis(Path(out), make_corpus(checked(SynthesisSettings, chosen), out, seed=seed, progress=progress))
 
 
