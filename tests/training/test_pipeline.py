@@ -99,6 +99,23 @@ def test_another_file_to_select_by_is_another_input(run, tmp_path):
     assert not is_skipped(run(*changes))
 
 
+def test_several_tasks_select_by_the_mean_of_their_scores(run, tmp_path):
+    names = []
+    for name, scores in (("up", range(6)), ("down", range(6, 0, -1))):
+        file = tmp_path / f"{name}.tsv"
+        rows = [f"A man {i}\tDogs {i * i}\t{score}\n" for i, score in enumerate(scores)]
+        file.write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
+        names.append(f"scored:{file}")
+    changes = [f"stages.a.evaluate.task={','.join(names)}", "stages.a.evaluate.every=1"]
+    assert not is_skipped(run(*changes))
+    lines = map(json.loads, next(tmp_path.rglob("metrics.jsonl")).read_text().splitlines())
+    scored = [line for line in lines if "dev" in line]
+    assert scored and all([*line["scores"]] == names and abs(line["dev"]) < 1e-9 for line in scored)
+    assert is_skipped(run(*changes))
+    file.write_text(file.read_text() + "A man\tDogs\t1\n")
+    assert not is_skipped(run(*changes))
+
+
 def test_a_task_whose_data_was_missing_is_scored_when_it_has_come(run, tmp_path):
     def go():
         return run('evaluate=["STSB"]', data=tmp_path / "eval").results

@@ -15,7 +15,7 @@ from tercet.errors import SettingError
 from tercet.evaluation.evaluate import RESULTS, Evaluation, evaluate
 from tercet.evaluation.tasks.own import PARALLEL, trajectory_task
 from tercet.evaluation.tasks.table import choose_tasks, data_for
-from tercet.evaluation.tasks.task import Options, Result, Task
+from tercet.evaluation.tasks.task import Options, Result, Task, mean_of
 from tercet.storage.files import atomic_write, make_folder, target_errors, write_json
 from tercet.storage.hashing import sha256_of_json, sha256_of_path
 from tercet.storage.machine import machine, versions
@@ -277,7 +277,7 @@ class _Run:
                 line = {"dev": result["score"], "set": task.name}
                 if any(task.name in names for names in DEV_SETS.values()):
                     result = trajectory_task(task.name).run(folder, embed, options)
-                line |= _shape(result)
+                line |= {name: result[name] for name in ("alignment", "uniformity", "scores") if name in result}
             return line
 
         return score
@@ -319,16 +319,19 @@ def _tidy(folder: Path) -> None:
 
 
 def _dev_task(name: str, where: str = "task") -> Task:
-    """Return the one task of a name.
+    """Return the task of a name; where several are named, separated by commas, the task whose score is their mean.
 
     Raises:
-        SettingError: It is unknown, or stands for several.
+        SettingError: A task is unknown, or a name stands for several.
     """
-    tasks = choose_tasks(name)
-    if len(tasks) != 1:
-        names = ", ".join(task.name for task in tasks)
-        raise SettingError(f"{where} {name!r}: is {len(tasks)} tasks, and one selects. Take one of: {names}.")
-    return tasks[0]
+    tasks = []
+    for part in name.split(","):
+        chosen = choose_tasks(part)
+        if len(chosen) != 1:
+            names = ", ".join(task.name for task in chosen)
+            raise SettingError(f"{where} {part!r}: is {len(chosen)} tasks. Name those that select: {names}.")
+        tasks += chosen
+    return tasks[0] if len(tasks) == 1 else mean_of(tasks)
 
 
 def _deciding(inputs: Any) -> Any:

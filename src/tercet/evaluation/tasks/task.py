@@ -49,3 +49,14 @@ class Task:
     run: Callable[[DataFolder, Embed, Options], Result]
     needs_data: bool = True
     """Whether it reads anything from the folder with the evaluation data."""
+
+
+def mean_of(tasks: Sequence[Task]) -> Task:
+    """Return the task whose score is the mean of those of some tasks, which are in `scores`."""
+
+    def run(data: DataFolder, embed: Embed, options: Options) -> Result:
+        scores = {task.name: task.run(data, embed, options)["score"] for task in tasks}
+        mean = sum(scores.values()) / len(scores)
+        return {"metric": "mean", "score": mean, "num": len(scores), "protocol": "mean of scores", "scores": scores}
+
+    return Task(",".join(task.name for task in tasks), run, needs_data=any(task.needs_data for task in tasks))

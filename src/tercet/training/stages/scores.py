@@ -15,7 +15,7 @@ class DevSettings(ScoreSettings):
     """When and on what an encoder is scored while it trains."""
 
     task: str = _DEV_SET
-    """The task."""
+    """The task, or several, separated by commas: then the mean of their scores counts."""
 
     rows: RowSettings | None = Field(default=None, exclude_if=lambda rows: rows is None)
     """Triplets in place of a task: how often the positive is nearer to the anchor than the negatives."""

@@ -176,9 +176,10 @@ class TrainedEncoder(ABC):
         self.rows = open_rows(rows, kind=self.row_kind, rank=context.processes.rank)
         self.inputs["rows"] = self.rows.describe()
         self._dev: Task | str | None = dev.task if dev is not None else None
-        file = file_of(dev.task) if dev is not None else None
-        if file is not None:  # it selects the weights
-            self.inputs["dev"] = {"sha256": sha256_of_file(file)}
+        files = [*filter(None, map(file_of, dev.task.split(",")))] if dev is not None else []
+        if files:  # they select the weights
+            hashes = [sha256_of_file(file) for file in files]
+            self.inputs["dev"] = {"sha256": hashes[0] if len(hashes) == 1 else hashes}
         if dev is not None and dev_rows is not None:
             held_out = open_dev_rows(dev_rows, "triplets", context)
             self.inputs["dev"] = held_out.describe()
