@@ -4,10 +4,10 @@ import io
 
 import pytest
 import sentencepiece
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, BertTokenizer
 
-from tercet import InputError
-from tercet.encoder.model.pieces import learn_tokenizer
+from tercet import InputError, ModelError
+from tercet.encoder.model.pieces import keep_words, learn_tokenizer
 
 TEXTS = [
     "A man is playing a guitar on the stage.",
@@ -73,3 +73,32 @@ def test_capital_letters_are_made_small_where_that_is_wanted():
 def test_texts_that_teach_nothing_are_refused():
     with pytest.raises(InputError, match="no pieces can be learned"):
         learn_tokenizer(["", " "], num_pieces=100)
+
+
+@pytest.fixture
+def bert_tokenizer():
+    words = [*"abcdefghijklmnopqrstuvwxyz.", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz")]
+    words += ["man", "playing", "play", "##ing", "guitar", "stage", "snow"]
+    vocabulary = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])}
+    return BertTokenizer(vocab=vocabulary, do_lower_case=True)
+
+
+def test_the_most_frequent_stay_and_the_others_are_spelled(bert_tokenizer):
+    texts = ["A man playing.", "Man on a stage.", "Playing the guitar."]
+    kept = keep_words(bert_tokenizer, texts, num_pieces=3 + 53 + 4, num_sentinels=2)
+    assert kept.convert_tokens_to_ids(["<pad>", "</s>", "<unk>"]) == [0, 1, 2]
+    assert kept.tokenize("Man playing guitar.") == ["man", "playing", "guitar", "."]
+    assert kept.tokenize("snow") == ["s", "##n", "##o", "##w"]
+    assert kept.encode("Man")[1:] == [1]
+    assert len(kept) == 3 + 53 + 4 + 2
+
+
+def test_all_of_them_cut_texts_as_the_bert_does(bert_tokenizer):
+    kept = keep_words(bert_tokenizer, TEXTS, num_pieces=10_000)
+    for text in ["A man is playing.", "snowplaying Stage"]:
+        assert kept.tokenize(text) == bert_tokenizer.tokenize(text)
+
+
+def test_what_has_no_words_is_refused(tokenizer):
+    with pytest.raises(ModelError, match=r"words_of.*Name a BERT"):
+        keep_words(tokenizer, TEXTS, num_pieces=100)

@@ -12,6 +12,7 @@ from tercet import Encoder, InputError, SettingError
 from tercet.encoder.forward.bert import BertShape, PackedBert
 from tercet.encoder.forward.linear import Prepared, Trainable
 from tercet.encoder.forward.pack import Pack
+from tercet.encoder.model.pieces import keep_words
 from tercet.encoder.stitch import _narrow, _piece_vectors, _read_by, stitch
 from tercet.training.pipeline import run_recipe
 from tercet.training.recipe import read_recipe
@@ -106,6 +107,16 @@ def test_a_piece_starts_as_the_mean_of_the_tokens_that_spell_it(bert, t5_tokeniz
     torch.testing.assert_close(found("<extra_id_0>"), spelled("[UNK]"))
     torch.testing.assert_close(found("e"), spelled("##e"))
     torch.testing.assert_close(found("ing"), spelled("in", "##g"))
+
+
+def test_a_piece_of_wordpiece_starts_as_the_token_of_its_name(bert):
+    own = bert.tokens.tokenizer
+    words = keep_words(own, TEXTS, num_pieces=10_000, num_sentinels=1)
+    table = torch.randn(len(own), 4)
+    vectors = _piece_vectors(table, bert.tokens, words)
+    for name in ("instrument", "##e", "e", "##g"):
+        torch.testing.assert_close(vectors[words.convert_tokens_to_ids(name)], table[own.convert_tokens_to_ids(name)])
+    torch.testing.assert_close(vectors[words.eos_token_id], table[own.sep_token_id])
 
 
 @pytest.mark.parametrize("layers", [[0, 1], [1]])

@@ -202,16 +202,21 @@ def _t5_config(
 
 
 def _piece_vectors(table: Tensor, tokens: Tokens, pieces: "PreTrainedTokenizerBase") -> Tensor:
-    """Return the mean of the vectors of the BERT's tokens for each piece of the T5's vocabulary."""
+    """Return the mean of the vectors of the BERT's tokens for each piece of the T5's vocabulary.
+
+    A piece of WordPiece is a token of the same name; one of SentencePiece has another mark where a word begins.
+    """
     own, vocabulary, special = tokens.tokenizer, tokens.tokenizer.get_vocab(), {*pieces.all_special_ids}
     vectors = table[own.unk_token_id].repeat(len(pieces), 1)
     vectors[pieces.eos_token_id] = table[own.sep_token_id]
     names = pieces.convert_ids_to_tokens([*range(len(pieces))])
+    is_wordpiece = not any(name.startswith("▁") for name in names)
     words = [name.removeprefix("▁") for name in names]  # with it, a word begins; without, BERT has another mark
     words = [word.lower() for word in words] if tokens.lowercase else words
     for i, (word, name, ids) in enumerate(zip(words, names, bare_ids(own, words), strict=True)):
-        if not name.startswith("▁") and (inside := vocabulary.get(f"##{word}")) is not None:
-            ids = [inside]
+        own_name = name if is_wordpiece else f"##{word}"
+        if not name.startswith("▁") and (same := vocabulary.get(own_name)) is not None:
+            ids = [same]
         if i not in special and ids:
             vectors[i] = table[ids].mean(0)
     return vectors

@@ -1,21 +1,25 @@
 """A tokenizer learned from texts: SentencePiece's unigram pieces, with T5's conventions."""
 
 import io
+from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tercet.errors import InputError, ModelError
 from tercet.storage.extras import require
 
 if TYPE_CHECKING:
-    from tokenizers import normalizers
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers import Tokenizer, normalizers
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 """The first three tokens, in this order."""
 
 FIRST = "<s>"
 """The last one, where every text begins with a token of its own."""
+
+_AT_A_TIME = 1024
 
 
 def learn_tokenizer(
@@ -42,8 +46,7 @@ def learn_tokenizer(
     Raises:
         InputError: The texts are too few to learn from.
     """
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     normalizer = _normalizer(lowercase)
     pieces = _learn_pieces(map(normalizer.normalize_str, texts), num_pieces, character_coverage)
@@ -51,6 +54,60 @@ def learn_tokenizer(
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
+    return _with_special_tokens(tokenizer, num_sentinels, first_token=first_token)
+
+
+def keep_words(
+    source: "PreTrainedTokenizerBase", texts: Iterable[str], *, num_pieces: int, num_sentinels: int = 100
+) -> "PreTrainedTokenizerFast":
+    """Return a tokenizer with a BERT's words, those that texts have most often, and with T5's special tokens.
+
+    A word that is left out is spelled with shorter ones: ASCII characters always stay.
+
+    Args:
+        source: The BERT's tokenizer.
+        texts: What words are counted in.
+        num_pieces: How many there are, padding, end and unknown included; fewer where the source does not have so many.
+        num_sentinels: How many tokens stand for gaps in span corruption.
+
+    Raises:
+        ModelError: The source has no WordPiece words.
+    """
+    from tokenizers import Tokenizer, models
+
+    theirs = getattr(source, "backend_tokenizer", None)
+    if theirs is None or not isinstance(theirs.model, models.WordPiece):
+        raise ModelError("words_of: the model's tokenizer has no WordPiece words. Name a BERT, or learn pieces.")
+    prefix = theirs.model.continuing_subword_prefix
+    counts, remaining = Counter[int](), iter(texts)
+    for some in iter(lambda: [*islice(remaining, _AT_A_TIME)], []):
+        for encoding in theirs.encode_batch_fast(some, add_special_tokens=False):
+            counts.update(encoding.ids)
+    ids, special = theirs.get_vocab(), {*source.all_special_tokens}
+    vocabulary = [word for word in sorted(ids, key=ids.__getitem__) if word not in special]
+    always = {word for word in vocabulary if len(bare := word.removeprefix(prefix)) == 1 and bare.isascii()}
+    ranked = sorted(vocabulary, key=lambda word: (word not in always, -counts[ids[word]]))
+    kept = {*ranked[: num_pieces - 3]}
+    words = [PAD, END, UNKNOWN, *(word for word in vocabulary if word in kept)]
+    model = models.WordPiece(
+        {word: i for i, word in enumerate(words)},
+        unk_token=UNKNOWN,
+        continuing_subword_prefix=prefix,
+        max_input_chars_per_word=theirs.model.max_input_chars_per_word,
+    )
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer, tokenizer.pre_tokenizer = theirs.normalizer, theirs.pre_tokenizer
+    tokenizer.decoder = theirs.decoder
+    return _with_special_tokens(tokenizer, num_sentinels)
+
+
+def _with_special_tokens(
+    tokenizer: "Tokenizer", num_sentinels: int, *, first_token: bool = False
+) -> "PreTrainedTokenizerFast":
+    """Return a tokenizer whose texts end with the end, with sentinels."""
+    from tokenizers import processors
+    from transformers import PreTrainedTokenizerFast
+
     sentinels = [f"<extra_id_{i}>" for i in range(num_sentinels)]
     first = [FIRST] if first_token else []
     tokenizer.add_special_tokens([PAD, END, UNKNOWN, *reversed(sentinels), *first])

@@ -5,7 +5,9 @@ from typing import Any
 from pydantic import Field
 
 from tercet.data.rows.settings import RowSettings
-from tercet.encoder.model.pieces import learn_tokenizer
+from tercet.encoder.folder.names import find_folder
+from tercet.encoder.model.pieces import keep_words, learn_tokenizer
+from tercet.encoder.model.tokens import load_tokenizer
 from tercet.storage.files import atomic_folder
 from tercet.training.stages.stage import Context, Kind, StageSettings
 from tercet.training.stages.texts import different_texts, open_texts
@@ -29,24 +31,35 @@ class TokenizerStage(StageSettings):
     character_coverage: float = Field(default=0.9995, gt=0, le=1)
     """The share of the texts' characters that have a piece."""
 
+    words_of: str | None = Field(default=None, exclude_if=lambda name: name is None)
+    """A BERT, or `@NAME`: its words, those that the texts have most often, in place of learned pieces. Capital letters
+    are as the BERT has them."""
+
     first_token: bool = False
     """Whether every text begins with a token of its own, for a BERT that is read out there (`cls`)."""
 
     def names(self) -> list[str]:
         """Return the files that the stage uses."""
-        return [source.path for source in self.rows.sources]
+        return [*([self.words_of] if self.words_of else []), *(source.path for source in self.rows.sources)]
 
 
 class _Tokenizer:
     def __init__(self, settings: TokenizerStage, context: Context) -> None:
         self._settings, self._context = settings, context
         self._rows = open_texts(settings.rows, context)
-        self.inputs = {"rows": self._rows.describe()}
+        self.inputs: dict[str, Any] = {"rows": self._rows.describe()}
+        if settings.words_of is not None:
+            self.inputs["words_of"] = context.describe_model(settings.words_of, weights=False)
 
     def run(self) -> dict[str, Any]:
         if not self._context.processes.is_main:
             return {}
-        tokenizer = learn_tokenizer(different_texts(self._rows), **self._settings.model_dump(exclude={"rows"}))
+        settings, texts = self._settings, different_texts(self._rows)
+        if settings.words_of is None:
+            tokenizer = learn_tokenizer(texts, **settings.model_dump(exclude={"rows", "words_of"}))
+        else:
+            source = load_tokenizer(find_folder(self._context.place(settings.words_of), weights=False))
+            tokenizer = keep_words(source, texts, **settings.model_dump(include={"num_pieces", "num_sentinels"}))
         with atomic_folder(self._context.folder / KIND.output) as folder:
             tokenizer.save_pretrained(folder)
         return {"num_tokens": len(tokenizer)}
