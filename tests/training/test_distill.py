@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tercet import Encoder, InputError
+from tercet import Encoder, InputError, SettingError
 from tercet.data.rows.kinds import Text, Triplet
 from tercet.storage.hashing import text_key
 from tercet.training.loop.processes import Processes
@@ -22,6 +22,7 @@ from tercet.training.objectives.distill import (
     pairs_of_rows,
     similarity_loss,
 )
+from tercet.training.stages.distill import fit_projection
 from tercet.training.stages.stage import Context
 from tercet.training.stages.teachers import Targets, TeacherSettings
 from tercet.vectors import remembered
@@ -184,6 +185,23 @@ def test_a_step_has_the_gradients_of_the_losses(tiny):
     for name, parameter in student.tower.named_parameters():
         if parameter.grad is not None:
             torch.testing.assert_close(ours[name], parameter.grad, atol=1e-5, rtol=1e-4)
+
+
+def test_a_fitted_projection_is_the_nearest_to_the_targets(tiny, targets):
+    wanted, student = targets(width=256), tiny("t5", projection=256)
+    keys = keys_of(TEXTS)
+
+    def likeness():
+        return float((torch.from_numpy(student.embed(TEXTS)) * wanted(keys)).sum(1).mean())
+
+    before = likeness()
+    fit_projection(student, wanted, TEXTS, precision="exact")
+    assert before < 0.5 and likeness() > 0.95
+
+
+def test_a_student_without_a_projection_has_nothing_to_fit(tiny, targets):
+    with pytest.raises(SettingError, match="fit_projection"):
+        fit_projection(tiny("t5"), targets(width=256), TEXTS, precision="exact")
 
 
 class TestRememberedVectors:
