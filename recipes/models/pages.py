@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 import py3langid
 
-from tercet.rows.words import as_words, is_looked_for, texts_below
+from tercet.data.rows.words import as_words, is_looked_for, texts_below
 
 DOCUMENTATION = """
 linux-doc-6.1 git-doc gnome-user-docs debian-handbook debian-reference-en debian-policy developers-reference
