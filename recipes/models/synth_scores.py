@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from tercet import Synthesizer
 from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.kinds import NliPair
-from tercet.synthesis.synthesizer import Relation
+from tercet.synthesis.settings import Relation
 from tercet.training.objectives.generate import InferenceRow, pairs_of
 from tercet.training.recipe import read_recipe
 from tercet.training.stages.synthesizer import SynthesizerStage

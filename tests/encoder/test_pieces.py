@@ -7,7 +7,7 @@ import sentencepiece
 from transformers import AutoTokenizer, BertTokenizer
 
 from tercet import InputError, ModelError
-from tercet.encoder.model.pieces import keep_words, learn_tokenizer
+from tercet.encoder.model.pieces import keep_pieces, keep_words, learn_tokenizer
 
 TEXTS = [
     "A man is playing a guitar on the stage.",
@@ -72,7 +72,7 @@ def test_capital_letters_are_made_small_where_that_is_wanted():
 
 def test_texts_that_teach_nothing_are_refused():
     with pytest.raises(InputError, match="no pieces can be learned"):
-        learn_tokenizer(["", " "], num_pieces=100)
+        learn_tokenizer(["", " "], num_pieces=80)
 
 
 @pytest.fixture
@@ -101,4 +101,30 @@ def test_all_of_them_cut_texts_as_the_bert_does(bert_tokenizer):
 
 def test_what_has_no_words_is_refused(tokenizer):
     with pytest.raises(ModelError, match=r"words_of.*Name a BERT"):
-        keep_words(tokenizer, TEXTS, num_pieces=100)
+        keep_words(tokenizer, TEXTS, num_pieces=80)
+
+
+def test_a_t5_keeps_the_pieces_that_texts_have_most_often(tokenizer):
+    tokenizer.backend_tokenizer.enable_truncation(2)  # as some saved tokenizers have it
+    smaller, kept = keep_pieces(tokenizer, TEXTS[:1], num_pieces=80)
+    tokenizer.backend_tokenizer.no_truncation()
+    assert len(smaller) == len(kept) == 80
+    assert smaller.convert_ids_to_tokens(range(80)) == tokenizer.convert_ids_to_tokens(kept)
+    assert [kept[i] for i in smaller.encode(TEXTS[0])] == tokenizer.encode(TEXTS[0])
+    assert smaller.encode("a")[-1] == smaller.eos_token_id == 1
+    assert smaller.convert_tokens_to_ids("<extra_id_0>") == 79
+    for text in TEXTS[:5]:  # what lost its piece is spelled by others
+        assert smaller.decode(smaller.encode(text), skip_special_tokens=True) == tokenizer.decode(
+            tokenizer.encode(text), skip_special_tokens=True
+        )
+
+
+def test_a_t5_that_keeps_all_pieces_cuts_texts_as_before(tokenizer):
+    same, kept = keep_pieces(tokenizer, TEXTS, num_pieces=1000)
+    assert kept == [*range(len(tokenizer))]
+    assert [same.encode(text) for text in TEXTS] == [tokenizer.encode(text) for text in TEXTS]
+
+
+def test_pieces_of_a_bert_are_refused(bert_tokenizer):
+    with pytest.raises(ModelError, match="has no unigram pieces"):
+        keep_pieces(bert_tokenizer, TEXTS, num_pieces=20)

@@ -216,3 +216,14 @@ def test_the_score_counts_what_is_right(objective):
         return np.array([0.9, 0.4, 0.8], np.float32)
 
     assert dev_scores(made, judge, pairs)["accuracy"] == pytest.approx(100 * 2 / 3)
+
+
+def test_a_title_is_written_and_not_judged(objective, ids, tmp_path):
+    made, _ = objective()
+    (tmp_path / "titles.jsonl").write_text('{"anchor": "A guitar", "positive": "A man plays a guitar."}\n')
+    [row] = open_rows({"path": str(tmp_path / "titles.jsonl"), "kind": "titles"}, kind="inference")
+    [(source, target)] = made.examples([row])
+    assert source == [*ids("Write a short title for this text:", "A man plays a guitar."), END]
+    assert target == [*ids("A guitar"), END]
+    with_label = dev_scores(made, lambda first, second: np.full(len(first), 0.2), [row, PAIR])
+    assert with_label["accuracy"] == 100

@@ -82,7 +82,11 @@ def print_synthesis(made: Synthesis) -> None:
         for rule, dropped in tally["dropped"].items():
             table.add_row(f"  {rule}", f"-{dropped['num']:,}", _share(dropped["num"], tally["num"]))
         table.add_row(f"  {kept}", f"{tally['num_kept']:,}", _share(tally["num_kept"], tally["num"]))
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    console.print(Text(repr(made)), soft_wrap=True)
+    if made.advice:
+        console.print(Text(made.advice), soft_wrap=True)
 
 
 def print_comparison(examples: Sequence[Example]) -> None:

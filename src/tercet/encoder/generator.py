@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import nn
@@ -63,7 +63,7 @@ def load_generator(
         torch.manual_seed(seed)
         model = make(decoder_layers)
     if encoder_layers is not None:
-        _keep_layers(model, encoder_layers)
+        keep_layers(model, "encoder", encoder_layers)
     return model, own
 
 
@@ -124,15 +124,36 @@ def _stored(folder: Path, convert_pickle: bool, decoder_layers: int | None) -> "
     return cast("T5ForConditionalGeneration", model)
 
 
-def _keep_layers(model: "T5ForConditionalGeneration", kept: Sequence[int]) -> None:
-    blocks = model.encoder.block
-    if [*kept] != sorted({0, *kept} & set(range(len(blocks)))):
+def keep_layers(model: "T5ForConditionalGeneration", part: Literal["encoder", "decoder"], kept: Sequence[int]) -> None:
+    """Leave all layers of the encoder or decoder out but these, counted from 0.
+
+    Raises:
+        SettingError: There are no such layers, or the first is not among them.
+    """
+    stack = getattr(model, part)
+    if [*kept] != sorted({0, *kept} & set(range(len(stack.block)))):
         raise SettingError(
-            f"encoder_layers {[*kept]}: the encoder has the layers 0 to {len(blocks) - 1}. "
+            f"{part}_layers {[*kept]}: the {part} has the layers 0 to {len(stack.block) - 1}. "
             "Name some of them in their order, the first among them: it knows places for all."
         )
-    model.encoder.block = nn.ModuleList(blocks[i] for i in kept)
-    model.config.num_layers = model.encoder.config.num_layers = len(kept)
+    stack.block = nn.ModuleList(stack.block[i] for i in kept)
+    for number, block in enumerate(stack.block):  # where each keeps its keys and values while a text is written
+        for layer in block.layer:
+            for attention in (getattr(layer, name, None) for name in ("SelfAttention", "EncDecAttention")):
+                if attention is not None:
+                    attention.layer_idx = number
+    stack.config.num_layers = len(kept)
+    setattr(model.config, "num_layers" if part == "encoder" else "num_decoder_layers", len(kept))
+
+
+def keep_tokens(model: "T5ForConditionalGeneration", kept: Sequence[int]) -> None:
+    """Leave all tokens out but these, in this order: of the token table and of the head."""
+    # resize_token_embeddings of transformers would tie the head to the table, in T5 v1.1 too
+    table = nn.Embedding.from_pretrained(model.shared.weight.detach()[[*kept]], freeze=False)
+    head = table.weight if is_tied(model.config) else nn.Parameter(model.lm_head.weight.detach()[[*kept]])
+    model.shared = model.encoder.embed_tokens = model.decoder.embed_tokens = table
+    model.lm_head.weight, model.lm_head.out_features = head, len(kept)
+    model.config.vocab_size = model.encoder.config.vocab_size = model.decoder.config.vocab_size = len(kept)
 
 
 def _class_of(model_type: str, name: str) -> Any:

@@ -22,7 +22,7 @@ TextFormat = Literal["lines", "jsonl", "csv", "tsv", "parquet"]
 Classifier = Literal["batched", "sklearn"]
 """All folds as one problem as SentEval trains, or scikit-learn's LogisticRegression as a cross-check."""
 
-Strategy = Literal["generate", "no-negatives", "retrieval", "backtranslation"]
+Strategy = Literal["generate", "no-negatives", "retrieval", "backtranslation", "title"]
 """Where hypotheses come from."""
 
 GraphFormat = Literal["onnx", "openvino"]

@@ -10,7 +10,7 @@ from tercet.storage.files import atomic_write
 
 
 class Candidate(NamedTuple):
-    """What was made of a sentence."""
+    """What was made from a sentence: a triplet, or a title (the anchor) and its text (the positive)."""
 
     sentence: int
     """The number of the sentence, from 0."""
@@ -24,6 +24,8 @@ class Candidate(NamedTuple):
     """The probability that the sentence means the positive; None where that is empty."""
     negative_true: float | None
     """The probability that the sentence means the negative."""
+    rank: int | None = None
+    """Of a title: the place of its text among others that are looked for by it, from 1."""
 
     def hypotheses(self) -> list[str]:
         """Return the positive, and the negative where there is one."""
@@ -35,7 +37,7 @@ def write_candidates(path: Path, candidates: Sequence[Candidate]) -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
-    types = [pa.int64(), pa.int32(), pa.string(), pa.string(), pa.string(), pa.float32(), pa.float32()]
+    types = [pa.int64(), pa.int32(), pa.string(), pa.string(), pa.string(), pa.float32(), pa.float32(), pa.int32()]
     schema = pa.schema(list(zip(Candidate._fields, types, strict=True)))
     table = pa.Table.from_pylist([candidate._asdict() for candidate in candidates], schema=schema)
     with atomic_write(path) as stream:

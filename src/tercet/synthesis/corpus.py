@@ -25,7 +25,10 @@ from tercet.synthesis.candidates import Candidate, as_line, read_candidates, wri
 from tercet.synthesis.filters import Filter
 from tercet.synthesis.sentences import Sentences
 from tercet.synthesis.settings import FilterSettings, SentenceSettings, SynthesisSettings
-from tercet.synthesis.strategies import STRATEGIES, Maker, Model, make_candidates
+from tercet.synthesis.strategies import STRATEGIES, Maker, Model
+
+TITLE = "title"
+"""The strategy whose rows are titles and their texts."""
 
 CANDIDATES, TRIPLETS, AUDIT, REJECTS = "candidates", "triplets.jsonl", "audit.json", "rejects.jsonl"
 
@@ -34,6 +37,9 @@ logger = logging.getLogger("tercet")
 _ENDING = ".parquet"
 _MADE = "made.json"
 """In the folder of the candidates when all of them are there: what they were made of."""
+
+_FEW = 0.2
+"""Where a smaller share of the candidates is accepted, something may be wrong."""
 
 _FINISHED = "Name a folder that `tercet synthesize` has finished."
 
@@ -55,6 +61,14 @@ class Synthesis:
     def num_triplets(self) -> int:
         """How many were accepted."""
         return int(self.audit["num_triplets"])
+
+    @property
+    def advice(self) -> str:
+        """Where few candidates were accepted: which rule dropped most, and what to change. Empty where enough were."""
+        tally = self.audit["filters"]
+        if tally["num_kept"] >= _FEW * tally["num"]:
+            return ""
+        return f"Few were accepted. {remedy(self.audit, command=f'tercet refilter {self.folder} --set ')}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of `audit.json`."""
@@ -96,7 +110,8 @@ def synthesize(
             of Paths for several).
         out: The folder.
         model: The synthesizer: an embedded name, a folder or a hub id.
-        strategy: Where hypotheses come from: `generate`, `no-negatives`, `retrieval` (BM25) or `backtranslation`.
+        strategy: What is written: `generate` (an entailment and a contradiction), `no-negatives`, `retrieval` (BM25),
+            `backtranslation`, or `title` (a short title for each text).
         num_samples: How many candidates each sentence gets.
         split: Whether the texts are documents, to be split into sentences first.
         alpha: The least probability that a pair is what it should be; 0.9 where None.
@@ -166,7 +181,8 @@ def make_corpus(
     out = Path(out)
     filters = FilterSettings(**settings.part(FilterSettings))
     # before any work, because files with evaluation texts may not be there; what it has seen would be remembered twice
-    preview = Filter(filters.model_copy(update={"deduplicate": False}))
+    titles = settings.strategy == TITLE
+    preview = Filter(filters.model_copy(update={"deduplicate": False}), titles=titles)
     for folder in (out, candidates or out):
         make_folder(folder)
     sentences = sentences or Sentences(SentenceSettings(**settings.part(SentenceSettings)), rejects=out / REJECTS)
@@ -176,7 +192,7 @@ def make_corpus(
     plan = {**_plan(settings, model, sentences, maker, seed), "num_samples": num_samples}
     folder = out / CANDIDATES if candidates is None else _folder_of(plan, candidates)
     shards = Shards(folder, plan=plan, ending=_ENDING, replace=False)
-    num_shards = _make(shards, sentences, maker, model, preview, settings, seed=seed, progress=progress)
+    num_shards = _make(shards, sentences, maker, preview, settings, seed=seed, progress=progress)
     if not sentences.tally.num_kept:
         raise InputError(
             f"{settings.sentences[0].path}: none of {sentences.tally.num:,} sentences is of use: see the rules for "
@@ -233,14 +249,33 @@ def most_dropped(tally: dict[str, Any]) -> tuple[str, str]:
     """Return the rule of an audit's part that dropped most, and what is to be said of it; nothing where none did."""
     rule = max(tally["dropped"], key=lambda name: tally["dropped"][name]["num"])
     num = tally["dropped"][rule]["num"]
-    return (rule, f"; the rule {rule!r} dropped {num:,}") if num else ("", "")
+    return (rule, f"The rule {rule!r} dropped {num:,}") if num else ("", "")
+
+
+_REMEDIES = {
+    "alpha": ("Accept less certain ones", "alpha=0.5"),
+    "label": ("Try another synthesizer: this one may not know such sentences", ""),
+    "short": ("Accept shorter ones", "min_hypothesis_words=2"),
+    "contained": ("Accept parts of sentences", "containment=false"),
+    "lost": ("Accept vaguer titles", "max_rank=5"),
+    "leak": ("Take texts that are not in the evaluation files", ""),
+}
+"""What helps against a rule that drops too much, and the setting that does it."""
+
+
+def remedy(audit: dict[str, Any], *, command: str) -> str:
+    """Return which rule dropped most, and what to change by a command; nothing where none did."""
+    rule, said = most_dropped(audit["filters"])
+    words, change = _REMEDIES.get(rule, ("", ""))
+    if rule == "short" and audit["strategy"] == TITLE:
+        change = "min_title_words=1"
+    return ". ".join(filter(None, [said, f"{words}: {command}{change}" if change else words]))
 
 
 def _make(
     shards: Shards,
     sentences: Sentences,
     maker: Maker,
-    model: Model,
     preview: Filter,
     settings: SynthesisSettings,
     *,
@@ -259,7 +294,7 @@ def _make(
             start_s = time.monotonic() if start_s is None else start_s
             shard_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
             first = number * settings.shard_sentences
-            made = make_candidates(shard, maker=maker, model=model, first=first, seed=shard_seed)
+            made = maker(shard, first=first, seed=shard_seed)
             write_candidates(shards.path(number), made)
             preview.accept(made)
             num = preview.tally.num_kept
@@ -307,7 +342,7 @@ def _filter(candidates: Path, out: Path, settings: FilterSettings) -> dict[str, 
     """Write the accepted candidates and the audit."""
     made = read_json(candidates / _MADE, fix=_FINISHED)
     remove_temporaries(out, of=(TRIPLETS, AUDIT, REJECTS))
-    chosen = Filter(settings)
+    chosen = Filter(settings, titles=made["strategy"] == TITLE)
     with atomic_write(out / TRIPLETS) as stream:
         for shard in _shards_of(candidates, made["num_shards"]):
             stream.writelines(map(as_line, chosen.accept(shard)))

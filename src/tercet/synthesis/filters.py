@@ -48,22 +48,54 @@ def is_no_leak(candidate: Candidate, *, known: Set[str]) -> bool:
     return not is_any_known((candidate.anchor, *candidate.hypotheses()), known)
 
 
-def rules_for(settings: FilterSettings) -> dict[str, Rule]:
+def is_title(candidate: Candidate, *, at_least: int) -> bool:
+    """The title has so many words."""
+    return len(candidate.anchor.split()) >= at_least
+
+
+def is_no_copy(candidate: Candidate) -> bool:
+    """The title is not the text itself."""
+    return as_words(candidate.anchor) != as_words(candidate.positive)
+
+
+def finds_its_text(candidate: Candidate, *, max_rank: int) -> bool:
+    """The text is found by its title."""
+    return candidate.rank is not None and candidate.rank <= max_rank
+
+
+def rules_for(settings: FilterSettings, *, titles: bool = False) -> dict[str, Rule]:
     """Return the rules that are wanted, in the order in which they are asked.
+
+    Args:
+        settings: What was chosen.
+        titles: Whether the candidates are titles and their texts.
 
     Raises:
         InputError: A file with evaluation texts cannot be read.
     """
     known = texts_below(*settings.leaks)
-    rules: dict[str, tuple[bool, Rule]] = {
+    leak = (bool(known), partial(is_no_leak, known=known))
+    if titles:
+        rules: dict[str, tuple[bool, Rule]] = {
+            "short": (True, partial(is_title, at_least=settings.min_title_words)),
+            "same": (True, is_no_copy),
+            "lost": (True, partial(finds_its_text, max_rank=settings.max_rank)),
+            "leak": leak,
+        }
+        return _wanted(rules)
+    rules = {
         "empty": (True, has_texts),
         "short": (True, partial(has_words, at_least=settings.min_hypothesis_words)),
         "label": (settings.argmax, has_right_labels),
         "alpha": (settings.alpha > 0, partial(is_sure, alpha=settings.alpha)),
         "contained": (settings.containment, is_apart),
         "same": (True, has_two_meanings),
-        "leak": (bool(known), partial(is_no_leak, known=known)),
+        "leak": leak,
     }
+    return _wanted(rules)
+
+
+def _wanted(rules: dict[str, tuple[bool, Rule]]) -> dict[str, Rule]:
     return {name: rule for name, (wanted, rule) in rules.items() if wanted}
 
 
@@ -72,10 +104,13 @@ class Filter(Sieve[Candidate]):
 
     Args:
         settings: Which rules there are.
+        titles: Whether the candidates are titles and their texts.
     """
 
-    def __init__(self, settings: FilterSettings) -> None:
-        super().__init__(rules_for(settings), key=_words_of if settings.deduplicate else None, shown=Candidate._asdict)
+    def __init__(self, settings: FilterSettings, *, titles: bool = False) -> None:
+        super().__init__(
+            rules_for(settings, titles=titles), key=_words_of if settings.deduplicate else None, shown=Candidate._asdict
+        )
 
 
 def _words_of(candidate: Candidate) -> str:

@@ -7,8 +7,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tercet.data.rows.settings import SourceSettings
-from tercet.storage.choices import Strategy
+from tercet.storage.choices import DEFAULT_MODEL, Strategy
 from tercet.storage.settings import NUMBER, RULE, Settings, number_or_rule
+
+Relation = Literal["entailment", "contradiction", "title"]
+"""What a synthesizer writes of a text."""
 
 
 def _as_list(value: Any) -> Any:
@@ -31,7 +34,7 @@ class SentenceSettings(Settings):
     """The fewest words of a sentence."""
 
     max_premise_words: int | None = Field(default=64, ge=1)
-    """The most words of a sentence; null for no limit."""
+    """The most words of a sentence; null for no limit, which is also the default for titles."""
 
     max_sentences: int | None = Field(default=None, ge=1)
     """The most sentences that are taken from each source."""
@@ -67,6 +70,12 @@ class FilterSettings(Settings):
 
     min_hypothesis_words: int = Field(default=5, ge=1)
     """The fewest words of an entailment or contradiction."""
+
+    min_title_words: int = Field(default=2, ge=1)
+    """The fewest words of a title."""
+
+    max_rank: int = Field(default=1, ge=1)
+    """The last place that a title's text may have where it is looked for by the title, among 200 others."""
 
     containment: bool = True
     """Whether candidates are dropped where the sentence or hypothesis, less its last character, is in the other."""
@@ -119,11 +128,15 @@ class SynthesisSettings(SentenceSettings, Sampling, FilterSettings):
 
     strategy: Strategy = "generate"
     """`generate` an entailment and a contradiction; `no-negatives`: an entailment only; `retrieval`: the nearest other
-    sentences by BM25; `backtranslation`: into another language and back. The last three give no contradictions."""
+    sentences by BM25; `backtranslation`: into another language and back; `title`: a short title, whose positive is the
+    text. Only the first gives contradictions."""
 
     num_samples: NumSamples = 1
     """How many candidates each sentence gets; or `{candidates: 2000, most: 4}`: as many as give about 2,000 in all, at
     most 4, and 1 where the sentences are streamed."""
+
+    finder: str | None = DEFAULT_MODEL
+    """For titles: the encoder that looks for a text by its title; null compares words."""
 
     there: str | None = None
     """For back-translation: the model into the other language, a folder or hub id."""
@@ -133,6 +146,12 @@ class SynthesisSettings(SentenceSettings, Sampling, FilterSettings):
 
     shard_sentences: int = Field(default=1024, ge=1)
     """How many sentences are done between two commits; a killed run loses no more."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _titles_of_paragraphs(cls, value: Any) -> Any:
+        is_title = isinstance(value, Mapping) and value.get("strategy") == "title"
+        return {"max_premise_words": None, **value} if is_title else value
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -1,10 +1,10 @@
-"""Where hypotheses come from: the generator, other sentences, or translations; the discriminator judges all of them."""
+"""Where candidates come from: the generator, other sentences or translations, judged by the discriminator; titles."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib.metadata import version
 from itertools import chain
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tercet.storage.choices import Strategy
 from tercet.storage.extras import require
 from tercet.synthesis.candidates import Candidate
-from tercet.synthesis.settings import Sampling, SynthesisSettings
+from tercet.synthesis.finders import finder_for
+from tercet.synthesis.settings import Relation, Sampling, SynthesisSettings
 
 Hypotheses = list[list[str]]
 """Some texts for each sentence."""
@@ -25,12 +26,12 @@ class Model(Protocol):
         self,
         texts: Sequence[str],
         *,
-        relation: Literal["entailment", "contradiction"],
+        relation: Relation,
         sampling: Sampling = ...,
         num_samples: int = 1,
         seed: int = 0,
     ) -> Hypotheses:
-        """Return texts that follow from each sentence, or contradict it."""
+        """Return texts that follow from each sentence or contradict it, or titles of it."""
 
     def score(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float32]:
         """Return for each pair the probability that the hypothesis follows."""
@@ -40,13 +41,13 @@ class Model(Protocol):
 
 
 class Maker(Protocol):
-    """Makes hypotheses of sentences."""
+    """Makes candidates from sentences."""
 
     plan: dict[str, Any]
     """What decides them, besides the sentences and the synthesizer."""
 
-    def __call__(self, sentences: list[str], *, first: int, seed: int) -> tuple[Hypotheses, Hypotheses | None]:
-        """Return entailments, and contradictions where the strategy has any.
+    def __call__(self, sentences: list[str], *, first: int, seed: int) -> list[Candidate]:
+        """Return the candidates of sentences.
 
         Args:
             sentences: The sentences of a shard.
@@ -65,30 +66,37 @@ class Generated:
         self._sampling = Sampling(**settings.part(Sampling))
         self.plan = self._sampling.model_dump()
 
-    def __call__(self, sentences: list[str], *, first: int, seed: int) -> tuple[Hypotheses, Hypotheses | None]:
-        """Return entailments, and contradictions where they are wanted."""
+    def __call__(self, sentences: list[str], *, first: int, seed: int) -> list[Candidate]:
+        """Return entailments, with contradictions where they are wanted."""
         seeds = [int(word) for word in np.random.SeedSequence(seed).generate_state(2)]
 
-        def write(relation: Literal["entailment", "contradiction"], seed: int) -> Hypotheses:
+        def write(relation: Relation, seed: int) -> Hypotheses:
             return self._model.generate(
                 sentences, relation=relation, sampling=self._sampling, num_samples=self._num_samples, seed=seed
             )
 
-        return write("entailment", seeds[0]), write("contradiction", seeds[1]) if self._negatives else None
+        positives = write("entailment", seeds[0])
+        return judged(
+            self._model,
+            sentences,
+            positives,
+            write("contradiction", seeds[1]) if self._negatives else None,
+            first=first,
+        )
 
 
 class Retrieved:
     """The nearest other sentences by BM25. All sentences and their index are in memory."""
 
-    def __init__(self, _settings: SynthesisSettings, num_samples: int, _model: Model, every: Iterable[str]) -> None:
-        self._bm25, self._num = require("bm25s", "synthesis"), num_samples
+    def __init__(self, _settings: SynthesisSettings, num_samples: int, model: Model, every: Iterable[str]) -> None:
+        self._bm25, self._num, self._model = require("bm25s", "synthesis"), num_samples, model
         self._texts = [*every]
         self._index = self._bm25.BM25()
         if self._texts:
             self._index.index(self._tokens(self._texts), show_progress=False)
         self.plan = {"bm25s": version("bm25s")}
 
-    def __call__(self, sentences: list[str], *, first: int, seed: int) -> tuple[Hypotheses, Hypotheses | None]:
+    def __call__(self, sentences: list[str], *, first: int, seed: int) -> list[Candidate]:
         """Return the nearest other sentences that share a word."""
         k = min(self._num + 1, len(self._texts))
         found, scores = self._index.retrieve(self._tokens(sentences), k=k, show_progress=False)
@@ -96,7 +104,7 @@ class Retrieved:
             [self._texts[i] for i, score in zip(row, points, strict=True) if score > 0 and i != number][: self._num]
             for number, (row, points) in enumerate(zip(found.tolist(), scores.tolist(), strict=True), first)
         ]
-        return near, None
+        return judged(self._model, sentences, near, None, first=first)
 
     def _tokens(self, texts: list[str]) -> Any:
         return self._bm25.tokenize(texts, stopwords=None, show_progress=False, return_ids=False)
@@ -105,20 +113,45 @@ class Retrieved:
 class Translated:
     """Translations into another language and back."""
 
-    def __init__(self, settings: SynthesisSettings, num_samples: int, _model: Model, _all: Iterable[str]) -> None:
+    def __init__(self, settings: SynthesisSettings, num_samples: int, model: Model, _all: Iterable[str]) -> None:
         from tercet.synthesis.translation import Translator
 
         self._there, self._back = (
             Translator.load(name, convert_pickle=settings.convert_pickle)
             for name in (settings.there or "", settings.back or "")
         )
-        self._num_samples, self._max_new_tokens = num_samples, settings.max_new_tokens
+        self._model, self._num_samples, self._max_new_tokens = model, num_samples, settings.max_new_tokens
         self.plan = {"there": self._there.fingerprint, "back": self._back.fingerprint, "tokens": self._max_new_tokens}
 
-    def __call__(self, sentences: list[str], *, first: int, seed: int) -> tuple[Hypotheses, Hypotheses | None]:
+    def __call__(self, sentences: list[str], *, first: int, seed: int) -> list[Candidate]:
         """Return the best ways back."""
         abroad = [best for [best] in self._there.translate(sentences, max_new_tokens=self._max_new_tokens)]
-        return self._back.translate(abroad, num_samples=self._num_samples, max_new_tokens=self._max_new_tokens), None
+        near = self._back.translate(abroad, num_samples=self._num_samples, max_new_tokens=self._max_new_tokens)
+        return judged(self._model, sentences, near, None, first=first)
+
+
+class Titled:
+    """Titles that the synthesizer writes, each with the place of its text among others."""
+
+    def __init__(self, settings: SynthesisSettings, num_samples: int, model: Model, every: Iterable[str]) -> None:
+        self._model, self._num_samples = model, num_samples
+        self._sampling = Sampling(**settings.part(Sampling))
+        self._finder = finder_for(settings.finder, every)
+        self.plan = {**self._sampling.model_dump(), "finder": self._finder.fingerprint}
+
+    def __call__(self, sentences: list[str], *, first: int, seed: int) -> list[Candidate]:
+        """Return titles as anchors, and the texts as their positives."""
+        titles = self._model.generate(
+            sentences, relation="title", sampling=self._sampling, num_samples=self._num_samples, seed=seed
+        )
+        places = [(first + i, sample) for i, own in enumerate(titles) for sample in range(len(own))]
+        texts = [text for text, own in zip(sentences, titles, strict=True) for _ in own]
+        flat = [*chain.from_iterable(titles)]
+        ranks = self._finder.ranks(flat, texts)
+        return [
+            Candidate(*place, title, text, None, None, None, rank)
+            for place, title, text, rank in zip(places, flat, texts, ranks, strict=True)
+        ]
 
 
 STRATEGIES: dict[Strategy, Callable[[SynthesisSettings, int, Model, Iterable[str]], Maker]] = {
@@ -126,12 +159,14 @@ STRATEGIES: dict[Strategy, Callable[[SynthesisSettings, int, Model, Iterable[str
     "no-negatives": partial(Generated, negatives=False),
     "retrieval": Retrieved,
     "backtranslation": Translated,
+    "title": Titled,
 }
 
 
-def make_candidates(sentences: list[str], *, maker: Maker, model: Model, first: int, seed: int) -> list[Candidate]:
-    """Return all candidates of the sentences of a shard, with the discriminator's probabilities."""
-    positives, negatives = maker(sentences, first=first, seed=seed)
+def judged(
+    model: Model, sentences: list[str], positives: Hypotheses, negatives: Hypotheses | None, *, first: int
+) -> list[Candidate]:
+    """Return the triplets of sentences, numbered from `first` on, with the discriminator's probabilities."""
     anchors = [text for text, own in zip(sentences, positives, strict=True) for _ in own]
     places = [(first + i, sample) for i, own in enumerate(positives) for sample in range(len(own))]
     flat = [*chain.from_iterable(positives)]

@@ -14,18 +14,18 @@ from tercet.encoder.generator import load_generator
 from tercet.encoder.model.templates import TemplateTokens
 from tercet.encoder.model.tokens import Tokens
 from tercet.errors import InputError, SettingError
+from tercet.storage.choices import check_choice
 from tercet.storage.hashing import sha256_of_json
 from tercet.storage.texts import check_texts
 from tercet.storage.user_cache import cache_folder
 from tercet.synthesis.discriminator import Discriminator
 from tercet.synthesis.engines import CTranslate2Engine, Engine, TransformersEngine, has_ctranslate2
-from tercet.synthesis.settings import Sampling
+from tercet.synthesis.settings import Relation, Sampling
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
 
 EngineName = Literal["auto", "transformers", "ctranslate2"]
-Relation = Literal["entailment", "contradiction"]
 
 _GENERATE_TOKENS, _SCORE_TOKENS = 96, 128
 """The most that is read of a sentence, to generate from it and to judge it: GenSE's."""
@@ -105,14 +105,14 @@ class Synthesizer:
         num_samples: int = 1,
         seed: int = 0,
     ) -> list[list[str]]:
-        """Write sentences that follow from texts, or contradict them.
+        """Write sentences that follow from texts or contradict them, or titles of texts.
 
         The same texts, settings and seed give the same sentences. Another list with the same text in it may not: draws
         go on from text to text.
 
         Args:
             texts: The premises; of each, 96 tokens are read.
-            relation: `entailment`, for sentences that follow, or `contradiction`.
+            relation: `entailment`, for sentences that follow, `contradiction`, or `title`.
             sampling: How tokens are drawn.
             num_samples: How many sentences of each text.
             seed: What they are drawn with.
@@ -124,8 +124,7 @@ class Synthesizer:
             TextError: Something in `texts` is no text.
             SettingError: There is no such relation.
         """
-        if relation not in ("entailment", "contradiction"):
-            raise SettingError(f"relation {relation!r}: there is none of that name. Take entailment or contradiction.")
+        check_choice("relation", relation, Relation)
         if num_samples < 1:
             raise SettingError(f"num_samples {num_samples}: is less than one. Give a positive number.")
         check_texts(texts)

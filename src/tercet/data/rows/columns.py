@@ -5,15 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 FileKind = Literal[
-    "nli", "scored", "rerank", "triplets", "sets", "parallel", "pairs", "texts", "paraphrase", "classes"
+    "nli", "scored", "rerank", "triplets", "sets", "parallel", "pairs", "texts", "paraphrase", "classes",
+    "titles",
 ]  # fmt: skip
 """What a file holds. Where it is not said, its columns tell."""
 
 RowKind = Literal[
     "texts", "triplets", "nli", "inference", "scored", "paraphrase", "rerank", "parallel", "classes"
 ]  # fmt: skip
-"""What a reader wants. `inference` is what entails or contradicts: triplets, NLI pairs that are not neutral, and texts,
-which entail themselves. `texts` is a row of any kind, for the sake of its texts."""
+"""What a reader wants. `inference` is what a synthesizer learns from: triplets, NLI pairs that are not neutral, texts,
+which entail themselves, and titles. `texts` is a row of any kind, for the sake of its texts."""
 
 FIELDS: dict[FileKind, tuple[str, ...]] = {
     "nli": ("premise", "hypothesis", "label"),
@@ -26,6 +27,7 @@ FIELDS: dict[FileKind, tuple[str, ...]] = {
     "parallel": ("source", "target"),
     "pairs": ("anchor", "positive"),
     "texts": ("text",),
+    "titles": ("anchor", "positive"),
 }
 """The fields of each kind of file. `negative` may be several columns; `texts` is a list of texts that mean the same."""
 
@@ -35,7 +37,7 @@ GIVES: dict[RowKind, tuple[FileKind, ...]] = {
     ),
     "triplets": ("nli", "triplets", "sets", "parallel", "pairs", "texts", "rerank", "paraphrase", "classes"),
     "nli": ("nli",),
-    "inference": ("nli", "triplets", "texts"),
+    "inference": ("nli", "triplets", "texts", "titles"),
     "scored": ("scored",),
     "paraphrase": ("paraphrase",),
     "rerank": ("rerank",),
@@ -47,8 +49,9 @@ GIVES: dict[RowKind, tuple[FileKind, ...]] = {
 GROUPED: tuple[FileKind, ...] = ("nli", "paraphrase", "rerank")
 """The kinds of file whose pairs become triplets by grouping those of one premise, first text or query."""
 
-_ONLY_NAMED: tuple[FileKind, ...] = ("paraphrase", "classes")
-"""Kinds that are never guessed where other rows are wanted: 0 and 1 may stand for anything, and a text is a text."""
+_ONLY_NAMED: tuple[FileKind, ...] = ("paraphrase", "classes", "titles")
+"""Kinds that are never guessed where other rows are wanted: 0 and 1 may stand for anything, a text is a text, and an
+anchor may be more than a title."""
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "anchor": ("anchor", "premise", "sentence1", "sent0", "query", "question", "title", "text_a", "text1", "words"),

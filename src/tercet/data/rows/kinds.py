@@ -21,7 +21,7 @@ class Triplet:
 
 @dataclass(frozen=True, slots=True)
 class NliPair:
-    """A premise, a hypothesis, and what the first says about the second: a name in LABELS."""
+    """A premise, a hypothesis, and what the first says about the second: a name in LABELS, or TITLE."""
 
     premise: str
     hypothesis: str
@@ -74,6 +74,9 @@ class ClassText:
 Row = Text | Triplet | NliPair | ScoredPair | ParaphrasePair | RankedPair | ParallelPair | ClassText
 
 LABELS = ("entailment", "neutral", "contradiction")
+
+TITLE = "title"
+"""What the label of an NliPair is where the hypothesis is a title of the premise."""
 
 
 def texts_of(row: Row) -> tuple[str, ...]:

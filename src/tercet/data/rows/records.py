@@ -13,6 +13,7 @@ from tercet.data.rows.checks import BadField, BadRecord, Check, any_text, full_t
 from tercet.data.rows.columns import Columns, FileKind, RowKind, UnknownColumns, bind, choose_kind
 from tercet.data.rows.kinds import (
     LABELS,
+    TITLE,
     ClassText,
     NliPair,
     ParallelPair,
@@ -155,6 +156,10 @@ def _triplet(text: Check, anchor: Any, positive: Any, *negatives: Any) -> list[R
     return [Triplet(text(anchor, "anchor"), text(positive, "positive"), given)]
 
 
+def _title(text: Check, anchor: Any, positive: Any) -> list[Row]:
+    return [NliPair(text(positive, "positive"), text(anchor, "anchor"), TITLE)]
+
+
 def _plain(text: Check, value: Any, _label: Any = None) -> list[Row]:
     return [Text(text(value, "text"))]
 
@@ -221,6 +226,7 @@ _MAKERS: dict[tuple[RowKind, FileKind], Callable[..., list[Row]]] = {
     ("triplets", "rerank"): partial(_as_nli, _rerank),
     ("inference", "triplets"): _triplet,
     ("inference", "texts"): _plain,
+    ("inference", "titles"): _title,
     ("parallel", "parallel"): _parallel,
     ("parallel", "pairs"): _parallel_pair,
     ("scored", "scored"): _scored,

@@ -1,8 +1,9 @@
 """A tokenizer learned from texts: SentencePiece's unigram pieces, with T5's conventions."""
 
 import io
+import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 FIRST = "<s>"
 """The last one, where every text begins with a token of its own."""
 
+_BLANK = "▁"
 _AT_A_TIME = 1024
 
 
@@ -79,10 +81,7 @@ def keep_words(
     if theirs is None or not isinstance(theirs.model, models.WordPiece):
         raise ModelError("words_of: the model's tokenizer has no WordPiece words. Name a BERT, or learn pieces.")
     prefix = theirs.model.continuing_subword_prefix
-    counts, remaining = Counter[int](), iter(texts)
-    for some in iter(lambda: [*islice(remaining, _AT_A_TIME)], []):
-        for encoding in theirs.encode_batch_fast(some, add_special_tokens=False):
-            counts.update(encoding.ids)
+    counts = _count(theirs, texts)
     ids, special = theirs.get_vocab(), {*source.all_special_tokens}
     vocabulary = [word for word in sorted(ids, key=ids.__getitem__) if word not in special]
     always = {word for word in vocabulary if len(bare := word.removeprefix(prefix)) == 1 and bare.isascii()}
@@ -99,6 +98,66 @@ def keep_words(
     tokenizer.normalizer, tokenizer.pre_tokenizer = theirs.normalizer, theirs.pre_tokenizer
     tokenizer.decoder = theirs.decoder
     return _with_special_tokens(tokenizer, num_sentinels)
+
+
+def keep_pieces(
+    source: "PreTrainedTokenizerBase", texts: Iterable[str], *, num_pieces: int, needed: Sequence[str] = ()
+) -> "tuple[PreTrainedTokenizerFast, list[int]]":
+    """Return a tokenizer with a T5's pieces, those that texts have most often, and their ids in the source.
+
+    A piece that is left out is spelled with shorter ones: single characters always stay, and so do special tokens.
+
+    Args:
+        source: The T5's tokenizer.
+        texts: What pieces are counted in.
+        num_pieces: How many there are, special tokens included; fewer where the source does not have so many.
+        needed: Texts whose pieces all stay.
+
+    Raises:
+        ModelError: The source has no unigram pieces.
+    """
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    theirs = getattr(source, "backend_tokenizer", None)
+    if theirs is None or not isinstance(theirs.model, models.Unigram):
+        raise ModelError("num_pieces: the model's tokenizer has no unigram pieces. Take a T5's, or leave it out.")
+    whole = Tokenizer.from_str(theirs.to_str())
+    whole.no_truncation()
+    whole.no_padding()
+    counts, always = _count(whole, texts), _count(whole, needed).keys()
+    content = json.loads(whole.to_str())
+    pieces, added = content["model"]["vocab"], {token["content"]: token["id"] for token in content["added_tokens"]}
+    apart = {name: number for name, number in added.items() if number >= len(pieces)}  # they come after the pieces
+
+    def rank(number: int) -> tuple[bool, int]:
+        piece = pieces[number][0]
+        stays = number in always or piece in added or len(piece.removeprefix(_BLANK)) <= 1
+        return not stays, -counts[number]
+
+    kept = sorted(sorted(range(len(pieces)), key=rank)[: num_pieces - len(apart)])
+    names = [*(pieces[i][0] for i in kept), *sorted(apart, key=apart.__getitem__)]
+    places = {name: number for number, name in enumerate(names)}
+    content["model"] |= {"vocab": [pieces[i] for i in kept], "unk_id": kept.index(content["model"]["unk_id"])}
+    content["added_tokens"] = [token | {"id": places[token["content"]]} for token in content["added_tokens"]]
+    for token in content["post_processor"]["special_tokens"].values():
+        token["ids"] = [places[name] for name in token["tokens"]]
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(content)),
+        pad_token=source.pad_token,
+        eos_token=source.eos_token,
+        unk_token=source.unk_token,
+    )
+    return tokenizer, [*kept, *sorted(apart.values())]
+
+
+def _count(tokenizer: "Tokenizer", texts: Iterable[str]) -> Counter[int]:
+    """Return how often texts have each token."""
+    counts, remaining = Counter[int](), iter(texts)
+    for some in iter(lambda: [*islice(remaining, _AT_A_TIME)], []):
+        for encoding in tokenizer.encode_batch_fast(some, add_special_tokens=False):
+            counts.update(encoding.ids)
+    return counts
 
 
 def _with_special_tokens(

@@ -50,9 +50,11 @@ class Prompt:
 SYNTHESIS_TEMPLATES = {
     "entailment": 'Write two sentences that are entailment. Sentence 1: "[X1]" Sentence 2:',
     "contradiction": 'Write two sentences that are contradictory. Sentence 1: "[X1]" Sentence 2:',
+    "title": "Write a short title for this text: [X1]",
     "discrimination": 'if "[X1]", does this mean that "[X2]"? true or false',
 }
-"""What a generator/discriminator reads: GenSE's Te, Tc and Td. It writes the second sentence, or `true` or `false`."""
+"""What a generator/discriminator reads: GenSE's Te, Tc and Td, and ours for titles. It writes the second
+sentence, the title, or `true` or `false`."""
 
 
 def template_pieces(template: str) -> list[str]:

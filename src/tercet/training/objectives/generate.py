@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from pydantic import Field
 
-from tercet.data.rows.kinds import NliPair, Text, Triplet, as_triplet
+from tercet.data.rows.kinds import TITLE, NliPair, Text, Triplet, as_triplet
 from tercet.encoder.model.templates import LABELS, TemplateTokens, label_ids, target_ids
 from tercet.training.objectives.conditional import ConditionalGeneration, ConditionalSettings, Example
 from tercet.training.objectives.gather import Gather
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, T5ForConditionalGeneration
 
 InferenceRow = Text | Triplet | NliPair
-"""A row that says what a sentence entails or contradicts; a text alone entails itself."""
+"""A row that says what a sentence entails or contradicts, or a text's title; a text alone entails itself."""
 
 
 class GenerateSettings(ConditionalSettings):
@@ -43,7 +43,7 @@ class GenerateDiscriminate(ConditionalGeneration):
     """The objective of a generator/discriminator.
 
     Each pair of sentences gives two instances: write the second, and write whether the first means it. So a triplet
-    gives four, and every batch has as many instances of the one task as of the other.
+    gives four, and every batch has as many instances of the one task as of the other. A title is only written.
 
     Args:
         model: A T5 with its language-model head.
@@ -78,7 +78,7 @@ class GenerateDiscriminate(ConditionalGeneration):
     def examples(self, batch: Sequence[InferenceRow]) -> list[Example]:
         """Return all instances of the rows: those of generation, then those of discrimination."""
         pairs = [pair for row in batch for pair in pairs_of(row)]
-        return [*self.generation(pairs), *self.discrimination(pairs)]
+        return [*self.generation(pairs), *self.discrimination([pair for pair in pairs if pair.label != TITLE])]
 
     def generation(self, pairs: Sequence[NliPair]) -> list[Example]:
         """Return the instances that write the hypothesis of each pair."""

@@ -7,21 +7,12 @@ from pydantic import Field
 from tercet.data.rows.words import texts_below
 from tercet.errors import InputError
 from tercet.storage.hashing import sha256_of_json
-from tercet.synthesis.corpus import TRIPLETS, make_corpus, most_dropped
+from tercet.synthesis.corpus import TITLE, TRIPLETS, make_corpus, remedy
 from tercet.synthesis.sentences import Sentences
 from tercet.synthesis.settings import SentenceSettings, SynthesisSettings
 from tercet.training.stages.stage import Context, Kind, StageSettings
 
-_MODELS = ("model", "there", "back")
-
-_REMEDIES = {
-    "alpha": ", or accept less certain ones: --set stages.{name}.alpha=0.5",
-    "label": ", or try another synthesizer: this one may not know such sentences",
-    "short": ", or accept shorter ones: --set stages.{name}.min_hypothesis_words=2",
-    "contained": ", or accept parts of sentences: --set stages.{name}.containment=false",
-    "leak": " that are not in the evaluation files",
-}
-"""What helps against a rule that drops too much."""
+_MODELS = ("model", "there", "back", "finder")
 
 
 class SynthesizeStage(StageSettings, SynthesisSettings):
@@ -32,8 +23,12 @@ class SynthesizeStage(StageSettings, SynthesisSettings):
 
     def names(self) -> list[str]:
         """Return the models and files that the stage uses."""
-        models = [getattr(self, name) for name in _MODELS]
-        return [*filter(None, models), *(source.path for source in self.sentences)]
+        return [*self.models().values(), *(source.path for source in self.sentences)]
+
+    def models(self) -> dict[str, str]:
+        """Return the models that the stage uses, by the names of their settings."""
+        named = {name: getattr(self, name) for name in _MODELS if name != "finder" or self.strategy == TITLE}
+        return {name: model for name, model in named.items() if model is not None}
 
 
 class _Synthesize:
@@ -41,7 +36,7 @@ class _Synthesize:
         self._context = context
         # the candidates outlive the stage's folder, so that another filter does not generate them again
         self._candidates = context.folder.parent.with_name("candidates") / context.name
-        models = {name: context.place(value) for name in _MODELS if (value := getattr(settings, name))}
+        models = {name: context.place(model) for name, model in settings.models().items()}
         sources = [source.model_copy(update={"path": context.place(source.path)}) for source in settings.sentences]
         self._settings = settings.model_copy(update={"sentences": sources, **models})
         self._sentences = Sentences(
@@ -51,14 +46,11 @@ class _Synthesize:
         )
         self.inputs = {
             "sentences": self._sentences.rows.describe(),
-            "model": context.describe_model(
-                settings.model, revision=settings.revision, pickles=settings.convert_pickle
-            ),
             "leaks": sha256_of_json(sorted(texts_below(*settings.leaks))),
         }
-        for name in ("there", "back"):
-            if (translator := getattr(settings, name)) is not None:
-                self.inputs[name] = context.describe_model(translator, pickles=settings.convert_pickle)
+        for name, model in settings.models().items():
+            revision = settings.revision if name == "model" else None
+            self.inputs[name] = context.describe_model(model, revision=revision, pickles=settings.convert_pickle)
 
     def run(self) -> dict[str, Any]:
         context = self._context
@@ -80,11 +72,10 @@ def check_enough(audit: dict[str, Any], settings: SynthesizeStage, *, name: str)
     """Raise InputError if fewer triplets were accepted than a stage asks for, naming the rule that dropped most."""
     num, filters = audit["num_triplets"], audit["filters"]
     if num < settings.min_triplets:
-        rule, most = most_dropped(filters)
         raise InputError(
             f"{settings.sentences[0].path}: {num:,} of {filters['num']:,} triplets were accepted, and "
-            f"{settings.min_triplets:,} are needed{most}. "
-            f"Give more sentences{_REMEDIES.get(rule, '').format(name=name)}."
+            f"{settings.min_triplets:,} are needed. Give more sentences. "
+            f"{remedy(audit, command=f'--set stages.{name}.')}"
         )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tercet.data.feeding.sources import open_rows
-from tercet.data.rows.kinds import NliPair
+from tercet.data.rows.kinds import TITLE, NliPair
 from tercet.data.rows.settings import RowSettings
 from tercet.encoder.forward.engine import resolve_precision
 from tercet.synthesis.discriminator import Discriminator
@@ -88,6 +88,7 @@ class _Synthesizer(TrainedGenerator[GenerateDiscriminate]):
 def dev_scores(objective: GenerateDiscriminate, score: Score, pairs: Sequence[NliPair]) -> dict[str, Any]:
     """Return the perplexity of generation, the accuracy of discrimination in percent, and GenSE's sum of both."""
     perplexity = math.exp(min(objective.mean_loss(objective.generation(pairs)), _MAX_LOSS))
+    pairs = [pair for pair in pairs if pair.label != TITLE]
     likely = score([pair.premise for pair in pairs], [pair.hypothesis for pair in pairs]) > 0.5
     accuracy = float(np.mean(likely == np.array([pair.label == "entailment" for pair in pairs])))
     return {"dev": 100 * accuracy - 10 * perplexity, "accuracy": 100 * accuracy, "perplexity": perplexity}
