@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM
 
-from tercet import ModelError, SettingError
+from tercet import Encoder, ModelError, SettingError, Synthesizer
 from tercet.encoder.generator import load_generator, save_generator
 
 
@@ -80,3 +81,49 @@ def test_weights_in_16_bits_are_computed_in_32(synthesizer_folder, tmp_path):
     assert again.dtype == torch.float32
     for name, weight in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], weight.half().float())
+
+
+@pytest.mark.parametrize("family", ["t5", "t5-1.1"])
+def test_weights_in_eight_bits_are_read_back_within_half_a_step_of_each_row(synthesizer_folder, tmp_path, family):
+    model, tokenizer = load_generator(str(synthesizer_folder(family)))
+    save_generator(model, tokenizer, tmp_path / "small", dtype=torch.int8)
+    save_generator(model, tokenizer, tmp_path / "large")
+    again, _ = load_generator(str(tmp_path / "small"))
+    assert again.state_dict().keys() == model.state_dict().keys()
+    for name, weight in model.state_dict().items():
+        step = weight.abs().amax(-1, keepdim=True) / 127 if weight.ndim == 2 else 0 * weight
+        assert bool(((again.state_dict()[name] - weight).abs() <= step * 0.5 + 1e-7).all()), name
+    tied = {each.lm_head.weight.data_ptr() == each.shared.weight.data_ptr() for each in (model, again)}
+    assert tied == {family == "t5"}
+    sizes = [
+        sum(file.stat().st_size for file in (tmp_path / name).glob("*.safetensors")) for name in ("small", "large")
+    ]
+    assert sizes[0] < 0.3 * sizes[1]
+    with pytest.raises(OSError, match="no file named"):  # and does not take integers for weights
+        AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "small")
+
+
+def test_a_model_in_eight_bits_writes_judges_and_embeds(synthesizer_folder, tmp_path):
+    model, tokenizer = load_generator(str(synthesizer_folder("t5")))
+    save_generator(model, tokenizer, tmp_path / "small", dtype=torch.int8)
+    whole, small = (
+        Synthesizer.load(folder, precision="exact") for folder in (synthesizer_folder("t5"), tmp_path / "small")
+    )
+    pairs = ["A man plays a guitar."], ["Somebody makes music."]
+    assert small.score(*pairs) == pytest.approx(whole.score(*pairs), abs=0.02)
+    assert len(small.generate(pairs[0], relation="title")) == 1
+    vectors = [
+        Encoder.load(folder, readout="enc-mean").embed(pairs[0])
+        for folder in (synthesizer_folder("t5"), tmp_path / "small")
+    ]
+    assert float((vectors[0] * vectors[1]).sum()) > 0.99
+
+
+def test_eight_bits_without_a_scale_are_refused(synthesizer_folder, tmp_path):
+    model, tokenizer = load_generator(str(synthesizer_folder("t5")))
+    save_generator(model, tokenizer, tmp_path, dtype=torch.int8)
+    weights = load_file(tmp_path / "model.int8.safetensors")
+    del weights["shared.weight.scale"]
+    save_file(weights, tmp_path / "model.int8.safetensors")
+    with pytest.raises(ModelError, match=r"cannot be read \(shared\.weight has no scale for each row\)"):
+        load_generator(str(tmp_path))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from tercet.encoder.folder.eight_bits import EIGHT_BITS, read_eight_bits, write_eight_bits
 from tercet.encoder.model.readouts import BERT_FAMILY, T5_FAMILY
 from tercet.encoder.model.shapes import shape_config
 from tercet.encoder.model.tower import Dense
@@ -117,21 +118,39 @@ def read_model(
     with quiet_transformers():
         try:
             model, report = model_class.from_pretrained(
-                folder,
+                **_source_of(folder, model_class, options),
                 dtype=torch.float32,
                 use_safetensors=True,
                 local_files_only=True,
                 trust_remote_code=False,
                 output_loading_info=True,
-                **options,
             )
         except (*_UNREADABLE, StrictDataclassError) as error:
             raise ModelError(f"{folder}: the weights cannot be read ({error}). Fetch the model again.") from error
     return model, sorted(report["missing_keys"])
 
 
+def _source_of(folder: Path, model_class: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return where transformers finds a model: in its folder, or, where the weights have 8 bits, in memory."""
+    stored = folder / EIGHT_BITS
+    if not stored.exists():
+        return {"pretrained_model_name_or_path": folder, **options}
+    config = model_class.config_class.from_pretrained(folder, local_files_only=True, **options)
+    return {"pretrained_model_name_or_path": None, "config": config, "state_dict": read_eight_bits(stored)}
+
+
 def write_model(model: "PreTrainedModel", folder: Path, *, dtype: torch.dtype, config: Mapping[str, Any]) -> None:
-    """Write a model of transformers with its weights in a number format, and further keys in its configuration."""
+    """Write a model of transformers with its weights in a number format, and further keys in its configuration.
+
+    `torch.int8` stands for 8 bits with a scale for each row, which Tercet alone reads.
+    """
+    if dtype == torch.int8:
+        folder.mkdir(parents=True, exist_ok=True)
+        with quiet_transformers():
+            model.config.save_pretrained(folder)
+        write_eight_bits(model.state_dict(), folder / EIGHT_BITS)
+        write_json(folder / "config.json", {**read_json(folder / "config.json"), "dtype": "float32", **config})
+        return
     stored = dict[int, torch.Tensor]()  # tied weights stay one tensor, and are written once
     weights = {key: stored.setdefault(value.data_ptr(), value.to(dtype)) for key, value in model.state_dict().items()}
     with quiet_transformers():
@@ -202,7 +221,7 @@ def require_safetensors(folder: Path, name: str, *, convert_pickle: bool) -> Non
     index = folder / f"{name}.safetensors.index.json"
     if index.exists():
         _check_index(index)
-    if index.exists() or (folder / f"{name}.safetensors").exists():
+    if any(file.exists() for file in (index, folder / f"{name}.safetensors", folder / EIGHT_BITS)):
         return
     pickles = sorted(folder.glob("pytorch_model*.bin"))
     if not pickles:

@@ -14,7 +14,7 @@ from tercet.training.loop.loop import Evaluate
 from tercet.training.objectives.conditional import ConditionalGeneration
 from tercet.training.objectives.gather import Gather
 from tercet.training.stages.stage import Context
-from tercet.training.stages.trained import LearningSettings, other_dropout, train_on_rows
+from tercet.training.stages.trained import LearningSettings, NumberFormat, other_dropout, train_on_rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -37,6 +37,10 @@ class GeneratorSettings(LearningSettings):
     decoder_layers: int | None = Field(default=None, ge=1)
     """How many layers the decoder has, if not as many as the start's; those that the start lacks are fresh. Then the
     start may be an encoder alone."""
+
+    weights: NumberFormat | Literal["int8"] = "float32"  # type: ignore[assignment]  # wider than an encoder's
+    """How the model's weights are stored. The 16-bit formats are for the last stage, and so is `int8`: 8 bits with a
+    scale for each row, which Tercet alone reads."""
 
     @model_validator(mode="after")
     def _no_encoder(self) -> Self:
