@@ -125,6 +125,16 @@ def test_a_t5_that_keeps_all_pieces_cuts_texts_as_before(tokenizer):
     assert [same.encode(text) for text in TEXTS] == [tokenizer.encode(text) for text in TEXTS]
 
 
+def test_what_always_stays_may_be_more_than_what_is_wanted(tokenizer):
+    smaller, kept = keep_pieces(tokenizer, TEXTS, num_pieces=8, needed=["guitar"])
+    names = smaller.convert_ids_to_tokens(range(len(kept)))
+    assert {*tokenizer.all_special_tokens, "a", "g", "<extra_id_4>"} <= {*names}
+    assert smaller.encode("guitar") == [names.index(piece) for piece in tokenizer.tokenize("guitar")] + [1]
+    assert all(
+        len(name.removeprefix("▁")) == 1 for name in {*names} - {"▁", *tokenizer.tokenize("guitar")} if "<" not in name
+    )
+
+
 def test_pieces_of_a_bert_are_refused(bert_tokenizer):
     with pytest.raises(ModelError, match="has no unigram pieces"):
         keep_pieces(bert_tokenizer, TEXTS, num_pieces=20)

@@ -123,9 +123,10 @@ def adapt(
         raise SettingError(f"{dataset}: a dataset may take days. Say how many sentences: --max-sentences 2000.")
     found = Sentences(plan.sentences, rank=1)  # the stage is the one to tell of bad rows
     if found.rows.num_rows is not None and next(iter(found), None) is None:
-        _, dropped = most_dropped(found.tally.as_json())
+        rule, dropped = most_dropped(found.tally.as_json())
+        why = f"{dropped}. " if rule else ""
         raise InputError(
-            f"{request.sentences[0]}: none of {found.tally.num:,} sentences is of use. {dropped}. Split documents with "
+            f"{request.sentences[0]}: none of {found.tally.num:,} sentences is of use. {why}Split documents with "
             "--split, or see the rules: --set stages.synthesize.min_premise_words=3."
         )
     with locked(out):

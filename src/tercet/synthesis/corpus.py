@@ -180,9 +180,9 @@ def make_corpus(
     """
     out = Path(out)
     filters = FilterSettings(**settings.part(FilterSettings))
-    # before any work, because files with evaluation texts may not be there; what it has seen would be remembered twice
-    titles = settings.strategy == TITLE
-    preview = Filter(filters.model_copy(update={"deduplicate": False}), titles=titles)
+    without_memory = filters.model_copy(update={"deduplicate": False})  # what it has seen would be remembered twice
+    # before any work, because files with evaluation texts may not be there
+    preview = Filter(without_memory, titles=settings.strategy == TITLE)
     for folder in (out, candidates or out):
         make_folder(folder)
     sentences = sentences or Sentences(SentenceSettings(**settings.part(SentenceSettings)), rejects=out / REJECTS)

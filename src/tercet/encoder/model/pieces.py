@@ -110,7 +110,8 @@ def keep_pieces(
     Args:
         source: The T5's tokenizer.
         texts: What pieces are counted in.
-        num_pieces: How many there are, special tokens included; fewer where the source does not have so many.
+        num_pieces: How many there are, special tokens included; fewer where the source does not have so many, and more
+            where so many always stay.
         needed: Texts whose pieces all stay.
 
     Raises:
@@ -125,17 +126,14 @@ def keep_pieces(
     whole = Tokenizer.from_str(theirs.to_str())
     whole.no_truncation()
     whole.no_padding()
-    counts, always = _count(whole, texts), _count(whole, needed).keys()
+    counts, always = _count(whole, texts), {*_count(whole, needed)}
     content = json.loads(whole.to_str())
     pieces, added = content["model"]["vocab"], {token["content"]: token["id"] for token in content["added_tokens"]}
     apart = {name: number for name, number in added.items() if number >= len(pieces)}  # they come after the pieces
 
-    def rank(number: int) -> tuple[bool, int]:
-        piece = pieces[number][0]
-        stays = number in always or piece in added or len(piece.removeprefix(_BLANK)) <= 1
-        return not stays, -counts[number]
-
-    kept = sorted(sorted(range(len(pieces)), key=rank)[: num_pieces - len(apart)])
+    always |= {i for i, (piece, _) in enumerate(pieces) if piece in added or len(piece.removeprefix(_BLANK)) <= 1}
+    ranked = sorted(range(len(pieces)), key=lambda number: (number not in always, -counts[number]))
+    kept = sorted(ranked[: max(num_pieces - len(apart), len(always))])
     names = [*(pieces[i][0] for i in kept), *sorted(apart, key=apart.__getitem__)]
     places = {name: number for number, name in enumerate(names)}
     content["model"] |= {"vocab": [pieces[i] for i in kept], "unk_id": kept.index(content["model"]["unk_id"])}
