@@ -15,6 +15,7 @@ EXAMPLES = options.examples(
     "tercet synthesize hub:allenai/c4#en --split --set language=en --set max_sentences=100000 "
     "--model mattymchen/nli-synthesizer-t5-base --leaks eval --out synthetic",
     "tercet synthesize sentences.txt --strategy retrieval --out retrieved",
+    "tercet synthesize paragraphs.txt --strategy title --model google/flan-t5-small --out titles",
 )
 REFILTER_EXAMPLES = options.examples("tercet refilter synthetic --alpha 0.8")
 COMPARE_EXAMPLES = options.examples("tercet compare synthetic retrieved")
@@ -36,7 +37,7 @@ def synthesize(
         str, typer.Option("--model", "-m", help="A synthesizer: an embedded name, a model folder, or a hub id.")
     ] = DEFAULT_SYNTHESIZER,
     strategy: Annotated[
-        Strategy, typer.Option(help="The discriminator relabels where GenSE used an NLI cross-encoder.")
+        Strategy, typer.Option(help="What is written for each sentence, or found; `title` is for search.")
     ] = "generate",
     split: Annotated[bool, typer.Option("--split", help="Split documents into sentences first.")] = False,
     alpha: Alpha = None,

@@ -257,7 +257,7 @@ _REMEDIES = {
     "label": ("Try another synthesizer: this one may not know such sentences", ""),
     "short": ("Accept shorter ones", "min_hypothesis_words=2"),
     "contained": ("Accept parts of sentences", "containment=false"),
-    "lost": ("Accept vaguer titles", "max_rank=5"),
+    "lost": ("Take a synthesizer that has learned to write titles, or accept vaguer ones", "max_rank=5"),
     "leak": ("Take texts that are not in the evaluation files", ""),
 }
 """What helps against a rule that drops too much, and the setting that does it."""
