@@ -260,3 +260,11 @@ def test_dropout_keeps_the_mean_and_drops_the_wanted_share(p, dtype):
     assert torch.equal(x.grad, y.detach())
     assert dropout(x, p, training=False) is x
     assert dropout(x, 0.0, training=True) is x
+
+
+def test_emulated_bf16_is_not_taken_for_the_machine_s_own(monkeypatch):
+    monkeypatch.setattr(linear.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    for has_instructions in (False, True):  # oneDNN says that it has bf16 in both cases, given AVX-512
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda found=has_instructions: found)
+        assert linear.has_bf16() is has_instructions

@@ -5,6 +5,7 @@ run them, the same numbers come from public operators, more slowly.
 """
 
 import math
+import platform
 from collections.abc import Callable
 from typing import Literal, Protocol
 
@@ -64,7 +65,12 @@ class MakeLinear(Protocol):
 
 
 def has_bf16() -> bool:
-    """Return whether this CPU multiplies bf16 numbers itself."""
+    """Return whether this CPU multiplies bf16 numbers itself.
+
+    oneDNN says so of every x86 CPU with AVX-512, and emulates them on those without AVX-512-BF16, slower than fp32.
+    """
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
     return _has_operators("mkldnn", "_is_mkldnn_bf16_supported") and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
