@@ -281,8 +281,11 @@ def test_a_model_stands_only_in_tables_whose_tasks_it_has(tmp_path):
 
 
 def test_source_and_protocols_and_their_differences_are_named(tmp_path):
-    tasks = {"STS12": spearman(70.0, note="3108 pairs were expected"), "MR": spearman(80.0)}
-    settings = {"precision": "fast", "classifier": "sklearn"}
+    tasks = {
+        "STS12": spearman(70.0, note="3108 pairs were expected", num_truncated=0),
+        "MR": spearman(80.0, num_truncated=1_234),
+    }
+    settings = {"precision": "fast", "classifier": "sklearn", "max_tokens": 32}
     page = page_of(tmp_path, write(tmp_path / "a", "mine", tasks, settings=settings))
     printed = table("Sentence-T5, Table 3")
     for line in (
@@ -292,6 +295,7 @@ def test_source_and_protocols_and_their_differences_are_named(tmp_path):
         "mine: STS12: 3108 pairs were expected.",
         "mine: embedded with precision fast (bf16), not in fp32.",
         "mine: scikit-learn's LogisticRegression, where SentEval trains by Adam.",
+        "mine: texts cut to 32 tokens: MR 1,234.",
         *printed.notes,
     ):
         assert " ".join(line.split()) in page.text

@@ -167,6 +167,18 @@ def test_equal_texts_are_computed_once_but_the_two_views_of_a_text_are_not(tiny,
     assert objective.step([Triplet(row.anchor, row.anchor) for row in TRIPLETS]).metrics["alignment"] < 1e-9
 
 
+def test_texts_are_cut_in_training_and_the_encoder_still_reads_them_whole(tiny, spied):
+    encoder = tiny("t5", readout="enc-mean")
+    whole = encoder.tokens.max_tokens
+    metrics = Contrast(encoder, ContrastSettings(), compute=ComputeSettings(max_tokens=6)).step(TRIPLETS).metrics
+    assert max(len(ids) for rows, _ in spied for ids in rows) == 6
+    assert metrics["truncated"] > 0
+    assert encoder.tokens.max_tokens == whole
+    spied.clear()
+    Contrast(encoder, ContrastSettings(), compute=ComputeSettings(max_tokens=10 * whole)).step(TRIPLETS)
+    assert max(len(ids) for rows, _ in spied for ids in rows) > 6
+
+
 def test_masking_finds_equal_texts_in_a_batch(tiny):
     encoder = tiny("t5", readout="enc-mean")
     batch = [Triplet("Dogs run.", "Stocks."), Triplet("A man.", "Stocks."), Triplet("Snow.", "River.", ("Stocks.",))]

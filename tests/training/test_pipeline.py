@@ -8,9 +8,10 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from tercet import SettingError
+from tercet import Encoder, SettingError
 from tercet.data.feeding import sources
 from tercet.data.reading.entries import Entry
+from tercet.evaluation.evaluate import evaluate
 from tercet.training.objectives.contrast import Contrast
 from tercet.training.pipeline import run_recipe
 from tercet.training.recipe import read_recipe
@@ -129,6 +130,19 @@ def test_a_task_whose_data_was_missing_is_scored_when_it_has_come(run, tmp_path)
     assert scored["tasks"].keys() == {"STSB"} and not scored["missing"]
     file.unlink()
     assert go() == scored
+
+
+def test_a_run_is_scored_on_whole_texts_however_short_they_were_in_training(run, tmp_path):
+    file = tmp_path / "pairs.tsv"
+    file.write_text(
+        "sentence1\tsentence2\tscore\n" + "".join(f"Dogs {i} run\tA man {i * 7 % 5}\t{i}\n" for i in range(9))
+    )
+    stored = Encoder.load(tmp_path / "start").settings.max_tokens
+    results = run("stages.a.max_tokens=4", f'evaluate=["scored:{file}"]').results
+    assert results["tasks"][f"scored:{file}"]["num_truncated"] == 0
+    assert results["settings"]["max_tokens"] == stored > 4
+    cut = evaluate(Encoder.load(tmp_path / "run" / "encoder", max_tokens=4), tasks=[f"scored:{file}"])
+    assert cut["tasks"][f"scored:{file}"]["num_truncated"] == 14  # each different text once
 
 
 def test_another_commit_of_a_dataset_with_the_same_rows_is_the_same_input(run, monkeypatch):

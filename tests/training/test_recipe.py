@@ -17,7 +17,7 @@ from tercet.training.recipe import RecipeFile, make_recipe, read_recipe
 from tercet.training.stages.adapters import LoraSettings
 from tercet.training.stages.kinds import KINDS
 from tercet.training.stages.scores import DevSettings
-from tercet.training.stages.trained import EncoderStartSettings, StartSettings
+from tercet.training.stages.trained import EncoderStartSettings, StartSettings, TrainedSettings
 from tercet.training.train import train
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -320,6 +320,16 @@ def test_a_recipe_has_the_numbers_of_its_paper(name):
     for stage in training:
         settings = stage.settings
         assert (settings.optimizer, settings.schedule, settings.hold_fraction) == ("adafactor", "hold-linear", 0.1)
+        assert settings.scale_parameters == name.startswith("st5")
+        assert settings.dropout is not None
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_paper_s_recipe_cuts_texts_in_training_and_evaluates_whole_ones(path):
+    for stage in read_recipe(path).stages:
+        if isinstance(stage.settings, TrainedSettings):
+            assert stage.settings.max_tokens is not None
+            assert "max_tokens" not in stage.settings.encoder.given()
 
 
 SYNTHETIC = [name for name in PRINTED if "open-domain" in PRINTED[name]]
@@ -392,7 +402,7 @@ def test_a_recipe_of_parallel_translation_has_the_numbers_of_its_paper(name):
         settings, is_parallel = stage.settings, stage.kind == "parallel"
         assert settings.encoder.readout == "cls-mlp"
         assert settings.encoder.mlp == ("training" if is_parallel else "always")  # Appendix C
-        assert (settings.encoder.max_tokens, settings.dropout) == (50, 0.1)
+        assert (settings.max_tokens, settings.dropout) == (50, 0.1)
         assert (settings.evaluate.every, settings.evaluate.keep) == (250, "best")
         assert settings.learn_temperature == is_parallel
         if is_parallel:

@@ -126,7 +126,8 @@ def test_adafactor_is_the_paper_algorithm_with_a_given_rate(weight_decay):
             np.testing.assert_allclose(found[name].numpy(), expected, rtol=0, atol=2e-6, err_msg=name)
 
 
-def test_adafactor_is_the_one_of_transformers():
+@pytest.mark.parametrize("scaled", [False, True])
+def test_adafactor_is_the_one_of_transformers(scaled):
     def theirs(module):
         return transformers.Adafactor(
             [p for p in module.parameters() if p.requires_grad],
@@ -136,14 +137,15 @@ def test_adafactor_is_the_one_of_transformers():
             decay_rate=-0.8,
             beta1=None,
             weight_decay=0.0,
-            scale_parameter=False,
+            scale_parameter=scaled,
             relative_step=False,
             warmup_init=False,
         )
 
     steps = gradients(7)
     expected = stepped(theirs, steps)
-    found = stepped(lambda module: make_optimizer(module, loop_settings(learning_rate=1e-3)), steps)
+    settings = loop_settings(learning_rate=1e-3, scale_parameters=scaled)
+    found = stepped(lambda module: make_optimizer(module, settings), steps)
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-6, atol=1e-8, msg=name)
 

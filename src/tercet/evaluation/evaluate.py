@@ -120,6 +120,8 @@ def evaluate(
         folder.read.clear()
         try:
             found.tasks[task.name] = task.run(folder, store, options) | {"data": dict(folder.read)}
+            if (num_truncated := store.take_num_truncated()) is not None:
+                found.tasks[task.name]["num_truncated"] = num_truncated
         except MissingDataError as error:
             found.missing[task.name] = str(error)
         except RowError:  # says file:line

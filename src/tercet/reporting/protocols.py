@@ -50,6 +50,9 @@ def _differences(table: Table, run: Run) -> Iterator[str]:
     counts = [f"{task} {run.tasks[task].num_train:,}" for task in measured if run.tasks[task].num_train]
     if counts:
         yield f"training rows used: {', '.join(counts)}."
+    cut = [f"{task} {run.tasks[task].num_truncated:,}" for task in measured if run.tasks[task].num_truncated]
+    if cut:
+        yield f"texts cut to {run.results.settings.get('max_tokens')} tokens: {', '.join(cut)}."
     yield from (f"{task}: {run.tasks[task].note}." for task in measured if run.tasks[task].note)
     for group in _groups_of(table):
         there = [name for name in AVERAGES[group] if name in run.tasks]

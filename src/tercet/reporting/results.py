@@ -70,6 +70,7 @@ class TaskResult(BaseModel):
     cosine_spearman: Number = None
     f1: Number = None
     num_train: int | None = None
+    num_truncated: int | None = None
     measured_on: Line | None = Field(default=None, alias="set")
     alignment: Number = None
     uniformity: Number = None

@@ -55,10 +55,13 @@ class VectorStore:
             self._cache = _folder_of(cache)
             self._key = f"{encoder.fingerprint()} {encoder.device.type}" if cache else ""
         self._longest: dict[str, int] = {}
+        self._truncated: dict[str, bool] = {}
+        self._asked: set[str] = set()
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, in their order."""
         unique = list(dict.fromkeys(texts))
+        self._asked.update(unique)
         if any(text not in self._vectors for text in unique):
             self._fill(unique)
         return np.stack([self._vectors[text] for text in texts])
@@ -90,6 +93,15 @@ class VectorStore:
             row = int(np.argmin(np.isfinite(vectors).all(axis=1)))
             raise InputError(f"the vector of {texts[row]!r} is not finite. Check the encoder.")
         return vectors
+
+    def take_num_truncated(self) -> int | None:
+        """Return how many of the different texts since the last call were cut; None where the encoder does not say."""
+        asked, self._asked = self._asked, set()
+        if not isinstance(self.encoder, Encoder):
+            return None
+        new = [text for text in asked if text not in self._truncated]
+        self._truncated |= dict(zip(new, self.encoder.tokens(new)[1], strict=True))
+        return sum(self._truncated[text] for text in asked)
 
     def compute(self, texts: Sequence[str], *, precision: str, batch: int | None) -> None:
         """Embed texts, about so many at once or as the encoder likes, and keep nothing."""

@@ -65,6 +65,7 @@ class Tokens:
         self.prompt = prompt or Prompt("", "")
         self.max_tokens = max_tokens
         self.lowercase = lowercase
+        self._shorter: dict[int, Tokens] = {}
         self._before, self._after = _special_ids(tokenizer)
         self._suffix = self._encode([self.prompt.suffix.lower() if lowercase else self.prompt.suffix])[0]
         self._room = max_tokens - len(self._before) - len(self._suffix) - len(self._after)
@@ -96,6 +97,16 @@ class Tokens:
         backend: Any = getattr(self._tokenizer, "backend_tokenizer", None)
         pieces = backend.to_str() if backend is not None else sorted(self.tokenizer.get_vocab().items())
         return [self.lowercase, self._before, self._after, self.pad_id, pieces]
+
+    def cut_to(self, max_tokens: int | None) -> "Tokens":
+        """Return the same with fewer tokens of each text, where so many are fewer; with as many where None."""
+        if max_tokens is None or max_tokens >= self.max_tokens:
+            return self
+        if max_tokens not in self._shorter:
+            self._shorter[max_tokens] = Tokens(
+                self._tokenizer, prompt=self.prompt, max_tokens=max_tokens, lowercase=self.lowercase
+            )
+        return self._shorter[max_tokens]
 
     def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
         """Return the ids of each text, and for each text whether it was truncated."""

@@ -1,4 +1,4 @@
-"""Adafactor as the papers use it: a given learning rate, no scaling by the size of parameters, no first moment."""
+"""Adafactor as the papers use it: a given learning rate, no first moment, updates scaled by parameters or not."""
 
 import math
 from collections.abc import Iterable
@@ -9,12 +9,15 @@ from torch import Tensor
 
 from tercet.training.loop.processes import is_sharded, settled, whole
 
+_LEAST_SCALE = 1e-3
+"""What a parameter that is smaller, or still 0, is taken for where updates are scaled."""
+
 
 class Adafactor(torch.optim.Optimizer):
     """Adam's second moment, kept as one mean a row and one a column of each matrix.
 
-    It is Adafactor in transformers with `scale_parameter=False`, `relative_step=False`, `warmup_init=False` and
-    `beta1=None`. Unlike that one it also updates parameters that are sharded over processes, and it is faster.
+    It is Adafactor in transformers with `relative_step=False`, `warmup_init=False` and `beta1=None`. Unlike that one
+    it also updates parameters that are sharded over processes, and it is faster.
 
     Args:
         params: Parameters, or groups of them.
@@ -23,6 +26,7 @@ class Adafactor(torch.optim.Optimizer):
         clip_threshold: The largest root mean square of an update, before the rate.
         eps: What is added to squared gradients.
         weight_decay: How much parameters shrink, times the rate.
+        scale_parameters: Whether an update is multiplied by the root mean square of its parameter, at least 0.001.
     """
 
     def __init__(
@@ -34,9 +38,10 @@ class Adafactor(torch.optim.Optimizer):
         clip_threshold: float = 1.0,
         eps: float = 1e-30,
         weight_decay: float = 0.0,
+        scale_parameters: bool = False,
     ) -> None:
         defaults = {"lr": lr, "decay": decay, "clip_threshold": clip_threshold, "eps": eps}
-        super().__init__(params, {**defaults, "weight_decay": weight_decay})
+        super().__init__(params, {**defaults, "weight_decay": weight_decay, "scale_parameters": scale_parameters})
         self._room = torch.empty(0)
 
     @torch.no_grad()
@@ -61,10 +66,12 @@ class Adafactor(torch.optim.Optimizer):
             columns = _moving_mean(state, "column_squares", _mean(squares, -2).add_(group["eps"]), decay)
             factors = (rows / _mean(rows, -1).unsqueeze(-1)).rsqrt_().unsqueeze(-1)
             update = torch.mul(gradient, factors, out=room).mul_(columns.rsqrt().unsqueeze(-2))
-        size = float(whole(update.norm(2))) / update.numel() ** 0.5
+        rate = group["lr"] / max(1.0, _root_mean_square(update) / group["clip_threshold"])
+        if group["scale_parameters"]:
+            rate *= max(_LEAST_SCALE, _root_mean_square(parameter))
         if group["weight_decay"]:
             parameter.mul_(1.0 - group["weight_decay"] * group["lr"])
-        parameter.sub_(update, alpha=group["lr"] / max(1.0, size / group["clip_threshold"]))
+        parameter.sub_(update, alpha=rate)
 
     def _room_for(self, gradient: Tensor) -> Tensor | None:
         """Return memory for a tensor of this shape, the same for all: new memory would take longer than the update."""
@@ -73,6 +80,10 @@ class Adafactor(torch.optim.Optimizer):
         if self._room.numel() < gradient.numel() or self._room.device != gradient.device:
             self._room = torch.empty(gradient.numel(), device=gradient.device)
         return self._room[: gradient.numel()].view(gradient.shape)
+
+
+def _root_mean_square(values: Tensor) -> float:
+    return float(whole(values.norm(2))) / values.numel() ** 0.5
 
 
 def _mean(values: Tensor, dim: int) -> Tensor:

@@ -1,6 +1,7 @@
 """Optimizers by name, with every argument written out."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -9,9 +10,18 @@ from tercet.errors import SettingError
 from tercet.training.loop.adafactor import Adafactor
 from tercet.training.loop.settings import LoopSettings
 
-_OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adafactor": lambda groups, rate: Adafactor(groups, lr=rate, decay=0.8, clip_threshold=1.0, eps=1e-30),
-    "adamw": lambda groups, rate: torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.999), eps=1e-8, fused=True),
+_OPTIMIZERS: dict[str, Callable[[list[dict[str, Any]], LoopSettings], torch.optim.Optimizer]] = {
+    "adafactor": lambda groups, settings: Adafactor(
+        groups,
+        lr=settings.learning_rate,
+        decay=0.8,
+        clip_threshold=1.0,
+        eps=1e-30,
+        scale_parameters=settings.scale_parameters,
+    ),
+    "adamw": lambda groups, settings: torch.optim.AdamW(
+        groups, lr=settings.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True
+    ),
 }
 
 
@@ -35,7 +45,7 @@ def make_optimizer(module: nn.Module, settings: LoopSettings) -> torch.optim.Opt
             {"params": parameters, "weight_decay": settings.weight_decay if decay else 0.0, "factor": factor}
             for (decay, factor), parameters in sorted(groups.items(), key=lambda group: group[0], reverse=True)
         ],
-        settings.learning_rate,
+        settings,
     )
 
 

@@ -84,7 +84,11 @@ class LoopSettings(Settings):
     `{encoder: 0.1, shared: 0.1}`."""
 
     optimizer: Literal["adafactor", "adamw"] = "adafactor"
-    """`adafactor` as the Sentence-T5 and GenSE papers use it (a given rate, no scaling by parameters), or `adamw`."""
+    """`adafactor` as the papers use it (a given rate, no first moment), or `adamw`."""
+
+    scale_parameters: bool = Field(default=False, exclude_if=lambda scaled: not scaled)
+    """Whether `adafactor` multiplies an update by the size of its parameter, so that the rate is a share of it: as in
+    T5X, with which Sentence-T5 was trained. GenSE's trainer does not."""
 
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """How much weights shrink, relative to the rate; biases, norms and scalars never do."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from tercet.encoder.forward.batches import batches_by_length
 from tercet.encoder.model.readouts import T5_FAMILY
@@ -20,6 +20,10 @@ class ComputeSettings(Settings):
     precision: Literal["exact", "fast", "auto"] = "exact"
     """`exact` (fp32), `fast` (products in bf16; weights, their gradients and the residual stream in fp32), or `auto`
     (`fast` where the machine has bf16)."""
+
+    max_tokens: PositiveInt | None = Field(default=None, exclude_if=lambda num: num is None)
+    """The most tokens of a text that are read in training, prompt and special tokens included; as many as the encoder
+    reads where null. The encoder that comes out reads as much as before."""
 
     max_batch_tokens: PositiveInt = 2048
     """The most tokens that go through the model at once; less where `max_activation_gb` demands it."""

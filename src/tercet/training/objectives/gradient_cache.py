@@ -57,7 +57,7 @@ def learn_together(
     pieces: list[Piece] = []
     num_truncated = 0
     for encoder, texts in parts:
-        ids, truncated = encoder.tokens(texts)
+        ids, truncated = encoder.tokens.cut_to(compute.max_tokens)(texts)
         own = cut([len(row) for row in ids], encoder.tower, compute=compute)
         if gather is not None and any(is_sharded(parameter) for parameter in encoder.tower.parameters()):
             own = in_step(own, gather, device=encoder.device)

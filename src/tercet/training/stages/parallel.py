@@ -91,6 +91,7 @@ class _Parallel(TrainedEncoder):
 
     def _frozen(self, source: Encoder) -> FrozenVectors:
         settings, context = self.settings, self.context
+        source.tokens = source.tokens.cut_to(settings.max_tokens)
         if not settings.cache:
             return lambda texts: torch.from_numpy(
                 next(source.embed_each([texts], precision=settings.precision)).vectors
