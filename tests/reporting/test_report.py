@@ -301,6 +301,17 @@ def test_source_and_protocols_and_their_differences_are_named(tmp_path):
         assert " ".join(line.split()) in page.text
 
 
+def test_the_report_says_which_features_classifiers_read(tmp_path):
+    tasks = {"MR": spearman(80.0)}
+    files = [
+        write(tmp_path / name, name, tasks, settings={"normalize": value})
+        for name, value in (("raw", False), ("unit", True))
+    ]
+    page = page_of(tmp_path, *files)
+    assert "raw: classifiers read vectors as they are" in page.text
+    assert "unit: classifiers read vectors that are scaled to length 1" in page.text
+
+
 def test_training_rows_of_sentglue_are_named_once_for_models_that_share_them(tmp_path):
     tasks = {"glue-RTE": spearman(60.0, num_train=2490)}
     page = page_of(tmp_path, write(tmp_path / "a", "one", tasks), write(tmp_path / "b", "two", tasks))

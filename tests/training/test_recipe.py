@@ -325,11 +325,12 @@ def test_a_recipe_has_the_numbers_of_its_paper(name):
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_paper_s_recipe_cuts_texts_in_training_and_evaluates_whole_ones(path):
+def test_a_paper_s_recipe_cuts_texts_in_training_and_evaluates_as_the_paper(path):
     for stage in read_recipe(path).stages:
         if isinstance(stage.settings, TrainedSettings):
             assert stage.settings.max_tokens is not None
             assert "max_tokens" not in stage.settings.encoder.given()
+            assert stage.settings.encoder.normalize is path.stem.startswith("st5")  # as their code does
 
 
 SYNTHETIC = [name for name in PRINTED if "open-domain" in PRINTED[name]]

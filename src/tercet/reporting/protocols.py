@@ -12,6 +12,10 @@ _OPEN = {
         "The printed Score follows no one definition; our average is the plain mean of the nine columns.",
     ),
 }
+_FEATURES = {
+    True: "classifiers read vectors that are scaled to length 1, as those of Sentence-T5's dual encoder",
+    False: "classifiers read vectors as they are, as in the code of SimCSE, GenSE and SBERT",
+}
 _PRECISIONS = {"fast": "bf16", "auto": "bf16 where the machine has it", "fp16": "fp16", "int8": "int8"}
 
 
@@ -27,6 +31,10 @@ def our_protocols(table: Table, runs: Sequence[Run]) -> tuple[str, ...]:
         others = any(task in tasks for other, tasks in found.items() if other != protocol for task in labels)
         who = dict.fromkeys(label for names in labels.values() for label in names)
         lines.append(f"{', '.join(labels)}{' (' + ', '.join(who) + ')' if others else ''}: {protocol}.")
+    for normalize, features in _FEATURES.items():
+        who = [run.label for run in runs if run.results.settings.get("normalize") is normalize]
+        if who and any(task in run.tasks for run in runs for task in tasks_of(table) if task in AVERAGES["transfer"]):
+            lines.append(f"{', '.join(who)}: {features}.")
     return tuple(lines)
 
 
