@@ -13,6 +13,8 @@ EXAMPLES = options.examples(
     "tercet train recipes/st5-enc-mean-nli.yaml --run runs/large --set start=t5-large --set stages.0.batch=256",
     "tercet train recipes/gense-qa.yaml --run runs/gense-qa --dry-run",
     "tercet train recipes/mini/parallel-zh-from-minilm.yaml --run runs/zh",
+    "tercet train recipes/flan/st5-nli.yaml --run runs/readouts --sweep encoder.readout=enc-mean,enc-first "
+    "--sweep seed=0,1,2",
     "torchrun --nproc-per-node 2 -m tercet train recipes/gense-qa.yaml --out runs/gense-qa",
 )
 
@@ -28,15 +30,27 @@ def train(
         ),
     ],
     changes: options.Changes = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option("--sweep", metavar="PATH=A,B", help="A setting with several values; every combination is run."),
+    ] = None,
     data: options.Data = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the recipe, print it resolved, and stop.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the log for TensorBoard, too.")] = False,
 ) -> None:
     """Train an encoder by a recipe. Killed and started again, it goes on and ends with the same weights."""
     result = tercet.train(
-        recipe, run, changes=changes or [], data=data, dry_run=dry_run, tensorboard=tensorboard, progress=True
+        recipe,
+        run,
+        changes=changes or [],
+        sweep=sweep or [],
+        data=data,
+        dry_run=dry_run,
+        tensorboard=tensorboard,
+        progress=True,
     )
-    if dry_run:
-        typer.echo(result.recipe.as_yaml(), nl=False)
-    elif result.is_main:
-        tables.print_run(result)
+    for one in getattr(result, "runs", {"": result}).values():
+        if dry_run:
+            typer.echo(one.recipe.as_yaml(), nl=False)
+        elif one.is_main:
+            tables.print_run(one)

@@ -29,10 +29,10 @@ _BESIDE = {
 def other_tasks(runs: Sequence[Run]) -> list[Block]:
     """Return a table of the tasks that no paper prints, and of the one that models are selected by."""
     printed = {column for table in load_tables() for column in table.columns} - {SELECTION}
-    names = [task for task in _names(runs) if task not in {*printed, GEOMETRY, SPEED}]
+    names = [task for task in task_names(runs) if task not in {*printed, GEOMETRY, SPEED}]
     if not names:
         return []
-    columns = [[_score(run, name) for run in runs] for name in names]
+    columns = [[score_of(run, name) for run in runs] for name in names]
     return [
         Heading("Other tasks"),
         Text("Tasks that no paper prints, and the STS-B dev set. Scores x 100, higher is better."),
@@ -46,7 +46,7 @@ def other_tasks(runs: Sequence[Run]) -> list[Block]:
 def parts(runs: Sequence[Run]) -> list[Block]:
     """Return, folded away, the subsets of tasks and the metrics beside the score."""
     blocks: list[Block] = []
-    for name in _names(runs):
+    for name in task_names(runs):
         lines: dict[str, list[float | None]] = {}
         having = [run for run in runs if name in run.tasks]
         for key, title in _BESIDE.items():
@@ -55,7 +55,7 @@ def parts(runs: Sequence[Run]) -> list[Block]:
             lines[subset] = [run.tasks[name].subsets.get(subset) for run in having]
         lines = {title: values for title, values in lines.items() if any(value is not None for value in values)}
         if lines:
-            lines = {f"score ({_metric(having, name)})": [_score(run, name) for run in having]} | lines
+            lines = {f"score ({_metric(having, name)})": [score_of(run, name) for run in having]} | lines
             rows = tuple(Row((Cell(title), *_cells(values, decimals=2))) for title, values in lines.items())
             table = Table((Cell(name), *(Cell(run.label) for run in having)), rows)
             blocks.append(Details(name, (table,)))
@@ -124,11 +124,13 @@ def _grid(having: Sequence[Run], results: list[TaskResult]) -> Table:
     return Table(header, tuple(rows), num_text=3)
 
 
-def _names(runs: Sequence[Run]) -> list[str]:
+def task_names(runs: Sequence[Run]) -> list[str]:
+    """Return all tasks that one of the runs has a score of."""
     return list(dict.fromkeys(task for run in runs for task in run.tasks))
 
 
-def _score(run: Run, name: str) -> float | None:
+def score_of(run: Run, name: str) -> float | None:
+    """Return a run's score on a task; None where it has none."""
     return run.tasks[name].score if name in run.tasks else None
 
 

@@ -12,6 +12,7 @@ from tercet.reporting.markdown import chart_files, to_markdown
 from tercet.reporting.others import geometry, other_tasks, parts, speed
 from tercet.reporting.overview import overview
 from tercet.reporting.results import Run, read_runs
+from tercet.reporting.sweeps import sweeps
 from tercet.storage.files import atomic_write, check_writable, make_folder
 from tercet.storage.texts import several
 
@@ -26,7 +27,8 @@ def report(inputs: Sequence[str | Path], *, out: str | Path) -> list[Path]:
     training runs through the plane of alignment and uniformity alone.
 
     Args:
-        inputs: `results.json` files, or folders that hold one, a training log (`metrics.jsonl`), or both.
+        inputs: `results.json` files, or folders that hold one, a training log (`metrics.jsonl`), or both; folders of
+            sweeps, of which all finished runs are taken.
         out: Where to: a name that ends in `.html`, `.md`, `.svg` or `.png`.
 
     Returns:
@@ -61,7 +63,7 @@ def build(runs: Sequence[Run]) -> Document:
     """Return the report of runs, not yet written in a format."""
     tables = published_section(runs)
     figures = figures_of(runs)
-    blocks: list[Block] = [*overview(runs, num_tables=len(tables_with(runs)))]
+    blocks: list[Block] = [*overview(runs, num_tables=len(tables_with(runs))), *sweeps(runs)]
     if figures:
         blocks += [Heading("Figures"), *figures]
     if tables:

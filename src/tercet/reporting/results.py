@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from tercet.reporting.document import one_line
 
 RESULTS = "results.json"
 METRICS = "metrics.jsonl"
+SWEEP = "sweep.json"
 
 
 def _finite(value: float | None) -> float | None:
@@ -95,6 +96,12 @@ class Results(BaseModel):
     missing: dict[str, str] = {}
 
 
+class Sweep(BaseModel):
+    """The record of a sweep: the values of its settings in each of its runs."""
+
+    runs: dict[str, dict[Line, Line]]
+
+
 class Step(BaseModel):
     """One line of a training log; whatever is missing, or is no number, is None."""
 
@@ -117,6 +124,10 @@ class Run:
     source: str
     results: Results
     steps: tuple[Step, ...] = ()
+    sweep: str | None = None
+    """The folder of the sweep that it is a run of."""
+    point: tuple[tuple[str, str], ...] = ()
+    """The settings that differ in the sweep, with this run's values."""
 
     @property
     def tasks(self) -> dict[str, TaskResult]:
@@ -138,8 +149,28 @@ def read_runs(inputs: Sequence[str | Path]) -> list[Run]:
     """
     if not inputs:
         raise InputError("nothing to report: no results were named. Name results.json files or folders that hold one.")
-    unique = {_key(Path(path)): Path(path) for path in inputs}
-    return _with_labels([_read_run(path) for path in unique.values()])
+    swept = {run: where for path in inputs for run, where in _swept(Path(path)).items()}
+    named = [path for path in map(Path, inputs) if not (path / SWEEP).is_file()]
+    unique = {_key(path): path for path in [*named, *swept]}
+    runs = _with_labels([_read_run(path) for path in unique.values()])
+    return [
+        replace(run, sweep=swept[path][0], point=swept[path][1]) if path in swept else run
+        for run, path in zip(runs, unique.values(), strict=True)
+    ]
+
+
+def _swept(folder: Path) -> dict[Path, tuple[str, tuple[tuple[str, str], ...]]]:
+    """Return the finished runs of a sweep, each with the sweep's folder and its own values; none where it is none."""
+    if not (folder / SWEEP).is_file():
+        return {}
+    try:
+        sweep = Sweep.model_validate_json((folder / SWEEP).read_bytes())
+    except (OSError, ValidationError) as error:
+        raise InputError(f"{folder / SWEEP}: is no record of a sweep. Start the sweep again.") from error
+    found = {folder / name: point for name, point in sweep.runs.items() if (folder / name / RESULTS).is_file()}
+    if not found:
+        raise InputError(f"{folder}: no run of the sweep has results yet. Start it again, with evaluate in its recipe.")
+    return {path: (str(folder), tuple(point.items())) for path, point in found.items()}
 
 
 def _key(path: Path) -> Path:

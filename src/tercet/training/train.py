@@ -7,6 +7,7 @@ from tercet.errors import SettingError
 from tercet.storage.texts import several
 from tercet.training.pipeline import RunResult, check_tasks, run_recipe
 from tercet.training.recipe import Recipe, read_recipe
+from tercet.training.sweep import SweepResult, run_sweep
 
 
 def train(
@@ -14,11 +15,12 @@ def train(
     run: str | Path,
     *,
     changes: Sequence[str] = (),
+    sweep: Sequence[str] = (),
     data: str | Path | None = None,
     dry_run: bool = False,
     tensorboard: bool = False,
     progress: bool = False,
-) -> RunResult:
+) -> RunResult | SweepResult:
     """Train an encoder by a recipe, and score it where the recipe says so.
 
     Args:
@@ -26,6 +28,8 @@ def train(
         run: The folder for everything. Killed and called again, a run goes on; stages whose settings and inputs have
             not changed are skipped.
         changes: Settings in place of the file's, as `PATH=VALUE`: `seed=3`, `stages.nli.batch=64`.
+        sweep: Settings with several values, as `PATH=VALUE,VALUE`: `seed=0,1,2`. Every combination is a run of its own
+            in a folder below `run`, and `report` of that folder has means and spreads over seeds.
         data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
         dry_run: Whether the recipe is only read and checked; `recipe` of the result shows every setting.
         tensorboard: Whether the log is written for TensorBoard, too.
@@ -34,8 +38,19 @@ def train(
     Raises:
         TercetError: Something about the recipe, its inputs or the training is not as it should be.
     """
-    if isinstance(recipe, Recipe) and changes:
+    if isinstance(recipe, Recipe) and (changes or sweep):
         raise SettingError("changes: a recipe that was read has all its settings. Change them when it is read.")
+    if sweep:
+        return run_sweep(
+            recipe,
+            run,
+            several(sweep),
+            changes=several(changes),
+            data=data,
+            dry_run=dry_run,
+            tensorboard=tensorboard,
+            progress=progress,
+        )
     read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe, changes=several(changes))
     if dry_run:
         check_tasks(read)
