@@ -32,9 +32,9 @@ def our_protocols(table: Table, runs: Sequence[Run]) -> tuple[str, ...]:
         who = dict.fromkeys(label for names in labels.values() for label in names)
         lines.append(f"{', '.join(labels)}{' (' + ', '.join(who) + ')' if others else ''}: {protocol}.")
     for normalize, features in _FEATURES.items():
-        who = [run.label for run in runs if run.results.settings.get("normalize") is normalize]
-        if who and any(task in run.tasks for run in runs for task in tasks_of(table) if task in AVERAGES["transfer"]):
-            lines.append(f"{', '.join(who)}: {features}.")
+        having = [run for run in runs if run.results.settings.get("normalize") is normalize]
+        if any(task in run.tasks for run in having for task in tasks_of(table) if task in AVERAGES["transfer"]):
+            lines.append(f"{', '.join(run.label for run in having)}: {features}.")
     return tuple(lines)
 
 

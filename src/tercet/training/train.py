@@ -38,9 +38,11 @@ def train(
     Raises:
         TercetError: Something about the recipe, its inputs or the training is not as it should be.
     """
-    if isinstance(recipe, Recipe) and (changes or sweep):
-        raise SettingError("changes: a recipe that was read has all its settings. Change them when it is read.")
-    if sweep:
+    if isinstance(recipe, Recipe):
+        if changes or sweep:
+            raise SettingError("changes: a recipe that was read has all its settings. Change them when it is read.")
+        read = recipe
+    elif sweep:
         return run_sweep(
             recipe,
             run,
@@ -51,7 +53,8 @@ def train(
             tensorboard=tensorboard,
             progress=progress,
         )
-    read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe, changes=several(changes))
+    else:
+        read = read_recipe(recipe, changes=several(changes))
     if dry_run:
         check_tasks(read)
         return RunResult((), None, None, read, Path(run))

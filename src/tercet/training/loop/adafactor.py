@@ -83,7 +83,8 @@ class Adafactor(torch.optim.Optimizer):
 
 
 def _root_mean_square(values: Tensor) -> float:
-    return float(whole(values.norm(2))) / values.numel() ** 0.5
+    size: float = values.numel() ** 0.5
+    return float(whole(values.norm(2))) / size
 
 
 def _mean(values: Tensor, dim: int) -> Tensor:
