@@ -78,15 +78,15 @@ def test_the_command_in_the_report_is_one_that_asks_for_the_same():
     assert words[-3:] == ["scored:a.tsv", "--set", "a=b c"]
 
 
-def test_less_is_asked_of_the_embedded_synthesizer_where_nothing_else_is_said():
+def test_every_synthesizer_has_the_filter_of_gense():
     def rules(**options):
         plan = Plan.of(Request(("in.txt",), model="random:t5-tiny", **options))
         settings = plan.recipe.stages[0].settings
-        return settings.alpha, settings.min_hypothesis_words, settings.temperature, plan.contrast.learning_rate
+        words = settings.min_premise_words, settings.min_hypothesis_words
+        return settings.alpha, *words, settings.temperature, plan.contrast.learning_rate
 
-    assert rules(synthesizer="x") == (0.9, 5, 1.0, 1e-4)
-    assert rules() == (0.6, 4, 0.7, 2e-5)
-    assert rules(changes=("stages.synthesize.alpha=0.9",)) == (0.9, 4, 0.7, 2e-5)
+    assert rules() == rules(synthesizer="x") == (0.9, 8, 5, 1.0, 5e-5)
+    assert rules(changes=("stages.synthesize.alpha=0.6",)) == (0.6, 8, 5, 1.0, 5e-5)
 
 
 def test_the_kind_of_a_file_is_told_by_its_columns(tmp_path):

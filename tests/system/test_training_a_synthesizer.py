@@ -65,47 +65,6 @@ def test_a_trained_synthesizer_generates_judges_and_is_read_by_transformers(terc
     assert 0 <= synthesizer.score(["the dog"], ["no dog"])[0] <= 1
 
 
-def test_a_synthesizer_may_learn_to_match_pairs_first(tercet, recipe, tmp_path):
-    pairs = [f"the {a} and the {b}\tthe {b} and the {a}\n" for a in THINGS for b in THINGS if a != b]
-    (tmp_path / "alike.tsv").write_text("anchor\tpositive\n" + "".join(pairs))
-    (synthesizer,) = yaml.safe_load((tmp_path / recipe).read_text())["stages"]
-    loop = {key: value for key, value in synthesizer["synthesizer"].items() if key != "evaluate"}
-    synthesizer["synthesizer"] |= {"start": "@alike", "tokenizer": None, "encoder_layers": [0]}
-    stages = [{"name": "alike", "match": {**loop, "rows": "alike.tsv"}}, synthesizer]
-    (tmp_path / recipe).write_text(yaml.safe_dump({"stages": stages}))
-    done = tercet("train", recipe, "--run", "run")
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    matched = [line for line in lines if line["stage"] == "alike"]
-    assert [line["num_targets"] for line in matched] == [8 * 2 * 2] * 8  # a label and the end
-    assert matched[-1]["loss"] < matched[0]["loss"]
-    assert AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run/stages/02-both/model").config.num_layers == 1
-    refused = tercet("train", recipe, "--run", "run", "--set", "stages.alike.evaluate.every=5")
-    assert refused.returncode == 2
-    assert "matching has no evaluate" in refused.stderr
-
-
-def test_a_synthesizer_may_learn_from_what_a_linear_judge_says(tercet, recipe, tmp_path):
-    (tmp_path / "texts.txt").write_text("".join(f"the {a} runs to the {b}\n" for a in THINGS for b in THINGS))
-    (synthesizer,) = yaml.safe_load((tmp_path / recipe).read_text())["stages"]
-    settings = synthesizer["synthesizer"]
-    judge = {"model": "mini", "rows": settings["rows"], "texts": "texts.txt", "ranks": [2, 4], "certainty": 0.5}
-    both = {**settings, "rows": [*settings["rows"], "@judged", "texts.txt"], "encoder_layers": [0]}
-    stages = [{"name": "judged", "judge": judge}, {"name": "both", "synthesizer": both}]
-    (tmp_path / recipe).write_text(yaml.safe_dump({"stages": stages}))
-    refused = tercet("train", recipe, "--run", "run", "--set", "stages.judged.ranks=[1000]")
-    assert refused.returncode == 2
-    assert "texts have no neighbour of rank 1000. Give more texts" in refused.stderr
-    done = tercet("train", recipe, "--run", "run")
-    assert done.returncode == 0, done.stderr
-    judged = [json.loads(line) for line in (tmp_path / "run/stages/01-judged/rows.jsonl").read_text().splitlines()]
-    assert any(row["premise"] in (tmp_path / "texts.txt").read_text() for row in judged)
-    assert sum(row["label"] == "entailment" for row in judged) == len(judged) / 2
-    record = json.loads((tmp_path / "run/stages/02-both/stage.json").read_text())
-    assert [source["num_rows"] for source in record["inputs"]["rows"]["sources"]][2:] == [len(judged), len(THINGS) ** 2]
-    assert AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run/stages/02-both/model").config.num_layers == 1
-
-
 def test_a_killed_training_ends_with_the_same_weights(launch, tercet, recipe, tmp_path):
     whole = tercet("train", recipe, "--run", "whole")
     assert whole.returncode == 0, whole.stderr

@@ -12,7 +12,7 @@ from tercet.data.rows.kinds import NliPair, Triplet
 from tercet.encoder.generator import load_generator
 from tercet.encoder.model.templates import TemplateTokens, label_ids, target_ids
 from tercet.synthesis.discriminator import Discriminator
-from tercet.training.objectives.generate import GenerateDiscriminate, GenerateSettings, Match, pairs_of
+from tercet.training.objectives.generate import GenerateDiscriminate, GenerateSettings, pairs_of
 from tercet.training.stages.synthesizer import dev_scores
 
 END = 1
@@ -84,25 +84,6 @@ def test_a_triplet_gives_four_instances_and_a_labelled_pair_two(objective, ids):
     ]
 
 
-def test_matching_tells_a_pair_from_two_sentences_that_are_none(objective, ids):
-    made, tokenizer = objective()
-    music, dogs = ("A man plays a guitar.", "Somebody makes music."), ("Two dogs run.", "Dogs are outside.")
-    rows = [Triplet(*music), Triplet(*dogs), Triplet("a", "b", ("c", "d e f"))]
-    wanted = [
-        (*music, "true"),
-        (music[0], dogs[1], "false"),
-        (*dogs, "true"),
-        (dogs[0], "b", "false"),
-        ("a", "b", "true"),
-        ("a", "c", "false"),
-        ("a", "d e f", "false"),
-    ]
-    assert Match(made.module, tokenizer, GenerateSettings()).examples(rows) == [
-        ([*ids(JUDGE[0], first, JUDGE[1], second, JUDGE[2]), END], [*ids(label), END])
-        for first, second, label in wanted
-    ]
-
-
 def test_a_single_text_is_written_as_it_is_and_follows_from_itself(objective, ids, tmp_path):
     (tmp_path / "texts.txt").write_text("Two dogs run.\n")
     made, _ = objective()
@@ -163,26 +144,6 @@ def test_a_step_in_pieces_has_the_gradients_of_transformers_loss(objective, fami
     assert result.loss == pytest.approx(loss.item(), rel=1e-5)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(ours[name], parameter.grad, atol=2e-5, rtol=1e-3)
-
-
-@pytest.mark.parametrize("family", ["t5", "mt5"])
-def test_the_encoder_may_learn_from_labels_alone(objective, family):
-    made, tokenizer = objective(family, labels_alone=True, weigh_alike=True)
-    model, batch = made.module, [TRIPLET, PAIR]
-    made.step(batch)
-    ours = {name: p.grad.clone() for name, p in model.named_parameters()}
-    examples = made.examples(batch)
-    for only_labels, names in ((True, "encoder."), (False, "decoder.")):
-        model.zero_grad()
-        sum(
-            model(input_ids=torch.tensor([source]), labels=torch.tensor([target])).loss / len(examples)
-            for source, target in examples
-            if target[0] in label_ids(tokenizer) or not only_labels
-        ).backward()
-        compared = [(ours[name], p.grad) for name, p in model.named_parameters() if name.startswith(names)]
-        assert compared
-        for found, wanted in compared:
-            torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("family", ["t5", "t5-1.1"])

@@ -103,7 +103,7 @@ def found(data, tmp_path):
     def find(*stages):
         loop = {"batch": 2, "steps": 1, "learning_rate": 1e-3}
         given = [
-            {"name": f"s{n}", kind: settings if kind in ("synthesize", "judge") else {**loop, **settings}}
+            {"name": f"s{n}", kind: settings if kind == "synthesize" else {**loop, **settings}}
             for n, (kind, settings) in enumerate(stages)
         ]
         recipe = make_recipe({"start": "x", "stages": given}, default_name="x")
@@ -121,15 +121,6 @@ def test_rows_are_read_as_the_stage_reads_them(found, tmp_path, kind, num):
         "Here is the second premise.\tA man plays the guitar.\tcontradiction\n"
     )
     assert found((kind, {"rows": str(tmp_path / "nli.tsv")})) == {"nli.tsv": num}
-
-
-def test_what_a_judge_reads_is_looked_for(found, tmp_path):
-    (tmp_path / "nli.tsv").write_text(
-        "premise\thypothesis\tlabel\nHere is the only premise.\tA man plays the guitar.\tcontradiction\n"
-    )
-    (tmp_path / "texts.txt").write_text("Two dogs run on snow!\nSomething else is going on here.\n")
-    stage = {"model": "x", "rows": str(tmp_path / "nli.tsv"), "texts": str(tmp_path / "texts.txt")}
-    assert found(("judge", stage)) == {"nli.tsv": 1, "texts.txt": 1}
 
 
 def test_sentences_that_triplets_are_made_of_are_looked_for(found, data, tmp_path):

@@ -32,8 +32,7 @@ _MAX_POOL = 2_000
 """Neighbours are looked for among so many sentences at most."""
 
 _NUM_RECOGNISED, LEAST_RECOGNISED = 200, 0.35
-"""Among so many sentences, so large a share should be the nearest to what was written of them; with `mini-synth` about
-a half is of everyday sentences, and a fifth of technical ones."""
+"""Among so many sentences, so large a share should be the nearest to what was written of them."""
 
 _NUM_SAMPLES = 10
 _STSB = "STSB-dev"

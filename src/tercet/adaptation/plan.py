@@ -28,9 +28,6 @@ _NUM_SAMPLES = {"candidates": 2_000, "most": 4}
 _SHARD_SENTENCES = 256
 """A killed run loses no more."""
 
-_MIN_PREMISE_WORDS = 5
-"""Fewer than GenSE's eight: sentences of one domain are often short."""
-
 _HELD_OUT = {"rows": 100, "least": 0.1, "most": 0.3}
 """So many triplets are held out to select and to measure by, within these shares of all."""
 
@@ -43,7 +40,7 @@ _NUM_SCORES = 5
 _CONTRAST: dict[str, Any] = {
     "batch": 64,
     "optimizer": "adamw",
-    "learning_rate": 1.0e-4,
+    "learning_rate": 5.0e-5,
     "schedule": "warmup-linear",
     "warmup_fraction": 0.1,
     "temperature": 0.05,
@@ -51,12 +48,6 @@ _CONTRAST: dict[str, Any] = {
     "precision": "auto",
     "checkpoint_every": 20,
 }
-
-_SMALL: dict[str, Any] = {"alpha": 0.6, "min_hypothesis_words": 4, "temperature": 0.7}
-"""How `mini-synth` writes, and what is accepted of it: by GenSE's rules, too little would be left."""
-
-_SMALL_RATE = 2.0e-5
-"""How fast the encoder learns from it: much of what so small a model writes is wrong, and faster does more harm."""
 
 _PLAIN_T5: dict[str, Any] = {"readout": "encdec-first", "prompt": "gense", "max_tokens": 64}
 """How a T5 that is no sentence encoder yet is read out: as in GenSE."""
@@ -100,8 +91,6 @@ class Request:
             **_CONTRAST,
             "evaluate": {"held_out": _HELD_OUT, "every": {"times": _NUM_SCORES}, "keep": "best"},
         }
-        if self.synthesizer == DEFAULT_SYNTHESIZER:
-            contrast["learning_rate"] = _SMALL_RATE
         return {
             "seed": self.seed,
             "start": self.model,
@@ -117,13 +106,11 @@ class Request:
             "sentences": [{"path": path, "stream": path.startswith(HUB), **columns} for path in self.sentences],
             "split": self.split,
             "max_sentences": self.max_sentences,
-            "min_premise_words": _MIN_PREMISE_WORDS,
             "model": self.synthesizer,
             "num_samples": _NUM_SAMPLES,
             "min_triplets": MIN_TRIPLETS,
             "shard_sentences": _SHARD_SENTENCES,
             "leaks": [name.partition(":")[2] for name in self.own],
-            **(_SMALL if self.synthesizer == DEFAULT_SYNTHESIZER else {}),
         }
 
 

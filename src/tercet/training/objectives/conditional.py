@@ -45,7 +45,6 @@ class ConditionalGeneration(ABC):
         max_batch_tokens: The most tokens that go through it at once.
         weigh_alike: Whether it is the mean over examples of the mean of each, so that a long one counts no more.
         label_weight: How many times as much a target of one word counts.
-        labels_alone: Whether the encoder learns from targets of one word alone.
         dtype: What products are computed in; fp32 where None.
         gather: The exchange with the other processes; None where there are none.
 
@@ -60,13 +59,12 @@ class ConditionalGeneration(ABC):
         max_batch_tokens: int,
         weigh_alike: bool = False,
         label_weight: float = 1.0,
-        labels_alone: bool = False,
         dtype: torch.dtype | None = None,
         gather: Gather | None = None,
     ) -> None:
         self.module = model
         self._max_batch_tokens, self._dtype, self._gather = max_batch_tokens, dtype, gather
-        self._weigh_alike, self._label_weight, self._labels_alone = weigh_alike, label_weight, labels_alone
+        self._weigh_alike, self._label_weight = weigh_alike, label_weight
 
     @abstractmethod
     def examples(self, batch: Sequence[Any]) -> list[Example]:
@@ -110,9 +108,7 @@ class ConditionalGeneration(ABC):
         labels = labels.to(device)
         given = self.module.prepare_decoder_input_ids_from_labels(labels)
         with torch.autocast(device.type, self._dtype or torch.bfloat16, enabled=self._dtype is not None):
-            with torch.set_grad_enabled(torch.is_grad_enabled() and (_is_label(examples[0]) or not self._labels_alone)):
-                encoded = self._encode([source for source, _ in examples])
-            output = self.module(**encoded, decoder_input_ids=given)
+            output = self.module(**self._encode([source for source, _ in examples]), decoder_input_ids=given)
         losses = F.cross_entropy(
             output.logits.float().flatten(0, 1), labels.flatten(), ignore_index=_IGNORED, reduction="none"
         ).view_as(labels)

@@ -1,8 +1,7 @@
 """Generation and discrimination: one T5 writes what a sentence entails or contradicts, and tells the two apart."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 from pydantic import Field
@@ -34,10 +33,6 @@ class GenerateSettings(ConditionalSettings):
     label_weight: float = Field(default=1.0, gt=0, exclude_if=lambda weight: weight == 1)
     """How many times as much discrimination counts."""
 
-    labels_alone: bool = Field(default=False, exclude_if=lambda alone: not alone)
-    """Whether the encoder learns from discrimination alone, and the decoder from both. The gradients of sentences are
-    the larger ones, and in a small encoder they drown those of labels."""
-
 
 class GenerateDiscriminate(ConditionalGeneration):
     """The objective of a generator/discriminator.
@@ -67,7 +62,6 @@ class GenerateDiscriminate(ConditionalGeneration):
             max_batch_tokens=settings.max_batch_tokens,
             weigh_alike=settings.weigh_alike,
             label_weight=settings.label_weight,
-            labels_alone=settings.labels_alone,
             dtype=dtype,
             gather=gather,
         )
@@ -94,24 +88,6 @@ class GenerateDiscriminate(ConditionalGeneration):
     def _with_targets(self, sources: list[list[int]], texts: list[str]) -> list[Example]:
         targets = target_ids(self._tokenizer, texts, max_tokens=self._max_target_tokens)
         return [Example(*ids) for ids in zip(sources, targets, strict=True)]
-
-
-class Match(GenerateDiscriminate):
-    """The objective of a discriminator that shall first learn to read two sentences as one pair.
-
-    In the template of discrimination, each anchor with its own positive is `true`, and with its negatives `false`;
-    where a row has none, with the positive of the next row of the batch. Nothing else is written.
-    """
-
-    def examples(self, batch: Sequence[InferenceRow]) -> list[Example]:
-        """Return the instances of all rows."""
-        rows = [as_triplet(row) for row in cast("Sequence[Text | Triplet]", batch)]
-        others = [*rows[1:], *rows[:1]]
-        full = [
-            row if row.negatives else replace(row, negatives=(other.positive,))
-            for row, other in zip(rows, others, strict=True)
-        ]
-        return self.discrimination([pair for row in full for pair in pairs_of(row)])
 
 
 def pairs_of(row: InferenceRow) -> list[NliPair]:

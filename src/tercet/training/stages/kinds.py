@@ -5,8 +5,6 @@ from tercet.training.stages import (
     contrast,
     denoise,
     distill,
-    judge,
-    match,
     mine,
     parallel,
     shrink,
@@ -27,8 +25,6 @@ KINDS: dict[str, Kind] = {
     "contrast": contrast.KIND,
     "classify": classify.KIND,
     "parallel": parallel.KIND,
-    "match": match.KIND,
-    "judge": judge.KIND,
     "synthesizer": synthesizer.KIND,
     "synthesize": synthesize.KIND,
 }

@@ -35,10 +35,10 @@ def different_texts(rows: Iterable[Row]) -> Iterator[str]:
                 yield text
 
 
-def check_end(rows: Rows, context: Context, *, setting: str = "rows") -> None:
+def check_end(rows: Rows, context: Context) -> None:
     """Raise SettingError where rows have no end, and all of them are needed."""
     if rows.num_rows is None:
-        raise SettingError(f"stages.{context.name}.{setting}: are streamed, without end. Set stream: false.")
+        raise SettingError(f"stages.{context.name}.rows: are streamed, without end. Set stream: false.")
 
 
 class TextSample:
@@ -48,9 +48,9 @@ class TextSample:
         SettingError: The rows have no end.
     """
 
-    def __init__(self, rows: RowSettings, context: Context, *, setting: str = "rows") -> None:
+    def __init__(self, rows: RowSettings, context: Context) -> None:
         self._rows, self._seed = open_texts(rows.model_copy(update={"shuffle": True}), context), context.seed
-        check_end(self._rows, context, setting=setting)
+        check_end(self._rows, context)
         self.inputs = self._rows.describe()
 
     def draw(self, max_texts: int) -> list[str]:
