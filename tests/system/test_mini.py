@@ -55,7 +55,7 @@ def test_mini_synth_tells_what_follows_from_what_does_not():
     assert contradicts < 0.1
 
 
-def test_mini_synth_writes_capital_letters_and_finds_titles():
+def test_mini_synth_writes_capital_letters_in_sentences_and_titles():
     synthesizer, text = Synthesizer.load("mini-synth"), "Anna Schmidt took the train from Berlin to Hamburg on Monday."
     for relation in ("entailment", "contradiction", "title"):
         [samples] = synthesizer.generate([text], relation=relation, num_samples=8)
