@@ -1,6 +1,6 @@
 """The verb `adapt`: from a pile of sentences to a better encoder, in one folder that survives a kill.
 
-It makes a recipe (synthesize triplets, learn from them), runs it, measures both encoders, and keeps one of them.
+It makes a recipe (what is learned from the texts, and the training), runs it, judges both encoders, and keeps one of them.
 """
 
 import os
@@ -11,35 +11,33 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tercet.adaptation.findings import (
-    Findings,
-    Scorer,
-    measures_of,
-    own_tasks,
-    pool_of,
-    recognised,
-    samples_of,
-    score_held_out,
-    store_of,
-)
+from tercet.adaptation.balance import balance
+from tercet.adaptation.findings import Findings, Learned, domain_of, evenly, measures_of, samples_of
+from tercet.adaptation.judges import Judges, own_tasks
 from tercet.adaptation.neighbours import compare
 from tercet.adaptation.page import document_of
 from tercet.adaptation.plan import Plan, Request
+from tercet.data.feeding.sources import open_rows
 from tercet.data.reading.datasets import HUB
 from tercet.data.rows.given import given_files
 from tercet.encoder.encoder import Encoder
 from tercet.errors import InputError, OutputError, SettingError
 from tercet.reporting.html import to_html
 from tercet.reporting.markdown import to_markdown
-from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
+from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_PLAN, DEFAULT_SYNTHESIZER, AdaptPlan, check_choice
 from tercet.storage.files import atomic_write, write_json
+from tercet.storage.progress import announce
 from tercet.storage.texts import several
 from tercet.synthesis.corpus import most_dropped, read_audit
 from tercet.synthesis.sentences import Sentences
-from tercet.training.pipeline import run_recipe
+from tercet.training.pipeline import StageResult, run_recipe
 from tercet.training.runs import ENCODER, copy_folder, locked, read_record
+from tercet.vectors.store import VectorStore
 
 RUN, RECORD, REPORTS = "run", "adapt.json", ("report.md", "report.html")
+
+_MAX_POOL = 2_000
+"""Neighbours are looked for among so many texts at most."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,7 +58,11 @@ class Adapted:
         return {"findings": self.findings.to_dict(), "times_s": self.times_s}
 
     def __repr__(self) -> str:
-        lines = [f"{measure.name}, {measure.metric}: {' '.join(measure.texts())}" for measure in self.findings.measures]
+        lines = [
+            f"{measure.name}, {measure.metric}: {before} to {after} ({gain}, {interval})"
+            for measure in self.findings.measures
+            for before, after, gain, interval in [measure.texts()]
+        ]
         return "\n  ".join([self.findings.verdict, *lines, f"encoder: {self.encoder}"])
 
 
@@ -68,9 +70,11 @@ def adapt(
     sentences: str | Path | Sequence[str | Path],
     out: str | Path,
     *,
+    plan: AdaptPlan = DEFAULT_PLAN,
     synthesizer: str | Path = DEFAULT_SYNTHESIZER,
     model: str | Path = DEFAULT_MODEL,
     evals: Sequence[str] = (),
+    keep_anyway: bool = False,
     split: bool = False,
     column: str | None = None,
     max_sentences: int | None = None,
@@ -87,15 +91,19 @@ def adapt(
     Args:
         sentences: A list of sentences; or a file with one per row or a dataset of the hub, a list of Paths for several.
         out: The folder.
-        synthesizer: What writes and judges the triplets: an embedded name, a folder, or a hub id.
+        plan: What is learned from: `spans` (some words in a row find the text that they were taken from), `mixture`
+            (spans, titles and triplets that a synthesizer writes) or `gense` (triplets alone, as in GenSE).
+        synthesizer: What writes titles and triplets: an embedded name, a folder, or a hub id.
         model: The encoder to start from.
-        evals: Your own files that both encoders are scored on, `KIND:FILE` or a file whose columns tell its kind. Where
-            the adapted encoder is worse there, the start is kept.
+        evals: Your own files that both encoders are judged by, `KIND:FILE` or a file whose columns tell its kind; without,
+            they are judged by texts that nothing is learned from. The adapted encoder is kept where it is better by
+            more than chance and has forgotten little; else the start.
+        keep_anyway: Whether the adapted encoder is kept in any case.
         split: Whether the texts are documents, to be split into sentences.
         column: The column with the text.
         max_sentences: The most sentences that are taken from each source.
         seed: What everything is drawn with.
-        changes: Settings of the recipe, as `PATH=VALUE`: `stages.synthesize.alpha=0.8`, `stages.contrast.steps=200`.
+        changes: Settings of the recipe, as `PATH=VALUE`: `stages.triplets.alpha=0.8`, `stages.contrast.steps=200`.
         data: The folder with the evaluation data, for STSB-dev; `$TERCET_DATA/eval` where None.
         progress: Whether bars are shown.
 
@@ -105,8 +113,10 @@ def adapt(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise SettingError(f"adapt: is for one process. Adapt with one, then train OUT/{RUN}/recipe.yaml with several.")
+    check_choice("plan", plan, AdaptPlan)
     request = Request(
         sentences=tuple(given_files(sentences)),
+        plan=plan,
         model=str(model),
         synthesizer=str(synthesizer),
         own=own_tasks(several(evals)),
@@ -114,23 +124,25 @@ def adapt(
         column=column,
         max_sentences=max_sentences,
         seed=seed,
+        keep_anyway=keep_anyway,
         changes=tuple(several(changes)),
     )
-    out = Path(out)
-    plan = Plan.of(request)
     dataset = next((path for path in request.sentences if path.startswith(HUB)), None)
-    if dataset is not None and plan.sentences.max_sentences is None:
+    if dataset is not None and max_sentences is None:
         raise SettingError(f"{dataset}: a dataset may take days. Say how many sentences: --max-sentences 2000.")
-    found = Sentences(plan.sentences, rank=1)  # the stage is the one to tell of bad rows
-    if found.rows.num_rows is not None and next(iter(found), None) is None:
+    opened = open_rows({"sources": request.sources(0, 1), "on_error": "skip", "max_bad_fraction": 1.0}, kind="texts")
+    chosen = Plan.of(request, num_texts=opened.num_rows)
+    found = Sentences(chosen.sentences(), rank=1)  # the stage is the one to tell of bad rows
+    if opened.num_rows is not None and next(iter(found), None) is None:
         rule, dropped = most_dropped(found.tally.as_json())
         why = f"{dropped}. " if rule else ""
         raise InputError(
             f"{request.sentences[0]}: none of {found.tally.num:,} sentences is of use. {why}Split documents with "
-            "--split, or see the rules: --set stages.synthesize.min_premise_words=3."
+            f"--split, or see the rules: --set stages.{chosen.learned_from[0].name}.min_premise_words=3."
         )
+    out = Path(out)
     with locked(out):
-        return _Adaptation(request, plan, out, found.rows.describe()["sha256"], data, progress).go()
+        return _Adaptation(request, chosen, out, opened.describe()["sha256"], data, progress).go()
 
 
 class _Adaptation:
@@ -140,49 +152,69 @@ class _Adaptation:
         self, request: Request, plan: Plan, out: Path, sha256: str, data: str | Path | None, progress: bool
     ) -> None:
         self.request, self.plan, self.out, self.data, self.progress = request, plan, out, data, progress
-        asked = {name: value for name, value in asdict(request).items() if name not in ("own", "changes")}
+        asked = {
+            name: value for name, value in asdict(request).items() if name not in ("own", "changes", "keep_anyway")
+        }
         self.asked: dict[str, Any] = {**asked, "sentences": [*request.sentences], "sha256": sha256}
-        self.chosen = {"own": [*request.own], "changes": [*request.changes]}
+        self.chosen = {"own": [*request.own], "changes": [*request.changes], "keep_anyway": request.keep_anyway}
         self.record: dict[str, Any] = self._earlier()
         self.times_s: dict[str, float] = self.record.get("times_s", {})
 
     def go(self) -> Adapted:
         start_s = time.monotonic()
-        scorer = Scorer(self.request.own, self.data)
         start = self._load_start()
-        before = store_of(start, label="before", progress=self.progress)
-        scores_before = scorer(before)  # first of all, because it finds out whether files are as they should be
+        learned_from = [*Sentences(self.plan.sentences(), rank=1)]
+        judges = Judges(
+            self.request.own,
+            self.data,
+            held_out=[*Sentences(self.plan.held_out(), rank=1)],
+            others=evenly(learned_from, _MAX_POOL),
+            seed=self.request.seed,
+        )
+        before = VectorStore(start)
+        self._say("judging the start")
+        judged_before = judges.on_domain(
+            before
+        )  # first of all, because it finds out whether files are as they should be
+        general = {id(start): judges.on_general(before)}
         self._begin()
         measuring_s = time.monotonic() - start_s
 
         run = run_recipe(self.plan.recipe, self.out / RUN, data=self.data, progress=self.progress)
-        synthesised, trained = run.stages
-        self.times_s |= {"synthesis": synthesised.time_s, "training": trained.time_s}
+        *made, trained = run.stages
+        self.times_s |= {"making rows": sum(stage.time_s for stage in made), "training": trained.time_s}
 
         start_s = time.monotonic()
-        triplets, audit = synthesised.output.path, read_audit(synthesised.folder)
-        adapted = Encoder.load(trained.output.path, device=str(start.device))
-        after = store_of(adapted, label="after", progress=self.progress)
-        held_out = self.plan.held_out_rows(triplets)
-        pool = pool_of(synthesised.folder / audit["candidates"])
+        self._say("judging what was learned")
+        result = Encoder.load(trained.output.path, device=str(start.device))
+
+        def score(encoder: Encoder) -> float:
+            if id(encoder) != id(start):
+                general[id(encoder)] = judges.on_general(VectorStore(encoder))
+            return float(general[id(encoder)][2]["score"])
+
+        share = balance(start, result, score)
+        after = VectorStore(result)
+        judged_after = judges.on_domain(after)
+        pool = evenly(learned_from, _MAX_POOL)
         findings = Findings(
             command=self.request.command(self.out, self.data),
             recipe=self.plan.recipe,
-            audit=audit,
             num_steps=trained.notes["num_steps"],
-            best_step=(trained.notes["best"] or {}).get("step"),
-            num_learned=read_record(trained.folder / "stage.json")["inputs"]["rows"]["num_rows"],
-            recognised=recognised(triplets, pool, before),
-            samples=samples_of(triplets),
-            measures=measures_of(
-                scores_before, scorer(after), (score_held_out(held_out, before), score_held_out(held_out, after))
-            ),
+            share=share,
+            keep_anyway=self.request.keep_anyway,
+            learned=[_learned(stage) for stage in made],
+            measures=measures_of([*judged_before, general[id(start)]], [*judged_after, general[id(result)]]),
+            domain=domain_of(judged_before, judged_after),
             examples=compare(pool, before(pool), after(pool)),
             num_pool=len(pool),
         )
-        self.times_s["measuring"] = measuring_s + time.monotonic() - start_s
-        self._write(findings, start, trained.output.path)
+        self.times_s["judging"] = measuring_s + time.monotonic() - start_s
+        self._write(findings, start, result, trained.output.path)
         return Adapted(self.out, findings, self.times_s)
+
+    def _say(self, what: str) -> None:
+        announce(what, enabled=self.progress)
 
     def _earlier(self) -> dict[str, Any]:
         """Return the record of an earlier attempt.
@@ -226,10 +258,12 @@ class _Adaptation:
         _ = start.tower  # an exported graph has none, and can not be trained
         return start
 
-    def _write(self, findings: Findings, start: Encoder, trained: Path) -> None:
+    def _write(self, findings: Findings, start: Encoder, result: Encoder, trained: Path) -> None:
         """Write the encoder that is kept, all numbers, and the report, which comes last."""
         if findings.keeps_start:
             start.save(self.out / ENCODER)
+        elif findings.share < 1:
+            result.save(self.out / ENCODER)
         else:
             copy_folder(trained, self.out / ENCODER)
         self._save(findings=findings.to_dict())
@@ -237,3 +271,12 @@ class _Adaptation:
         for name, text in zip(REPORTS, (to_markdown(document, ""), to_html(document)), strict=True):
             with atomic_write(self.out / name, "w") as stream:
                 stream.write(text)
+
+
+def _learned(stage: StageResult) -> Learned:
+    """Return what a stage made for the encoder to learn from."""
+    samples = samples_of(stage.output.path)
+    if "num_pairs" in stage.notes:
+        return Learned(stage.name, stage.notes["num_pairs"], stage.notes["sentences"], None, samples)
+    audit = read_audit(stage.folder)
+    return Learned(stage.name, audit["num_triplets"], audit["sentences"], audit["filters"], samples)

@@ -1,43 +1,18 @@
 """What is found out about an adapted encoder beside the one that it started from, and which of the two is kept."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
-import numpy as np
-
+from tercet.adaptation.balance import MOST_LOST
+from tercet.adaptation.judges import Group, Judgement
 from tercet.adaptation.neighbours import Example
-from tercet.data.feeding.sources import open_rows
 from tercet.data.reading.formats import read_records
-from tercet.data.rows.kinds import Triplet
-from tercet.data.rows.settings import RowSettings
-from tercet.encoder.encoder import Encoder
-from tercet.encoder.model.arrays import unit
-from tercet.errors import InputError, RowError, SettingError
-from tercet.evaluation.tasks.own import SCORED_KINDS
-from tercet.evaluation.tasks.table import choose_tasks, data_for
-from tercet.evaluation.tasks.task import Options, Result, Task
-from tercet.evaluation.tasks.translation import retrieval_accuracy
-from tercet.evaluation.tasks.triplets import score_triplets
-from tercet.synthesis.candidates import read_candidates
+from tercet.evaluation.intervals import interval_of_gain
 from tercet.training.recipe import Recipe
-from tercet.vectors.store import VectorStore
-
-MAX_LOSS = 2.0
-"""More points than this lost on general sentences are a warning."""
-
-_MAX_POOL = 2_000
-"""Neighbours are looked for among so many sentences at most."""
-
-_NUM_RECOGNISED, LEAST_RECOGNISED = 200, 0.35
-"""Among so many sentences, so large a share should be the nearest to what was written of them."""
 
 _NUM_SAMPLES = 10
-_STSB = "STSB-dev"
-
-Group = Literal["own", "synthetic", "general"]
 
 
 @dataclass(frozen=True)
@@ -50,17 +25,41 @@ class Measure:
     num: int
     before: float
     after: float
-    lower_is_better: bool = False
+    low: float
+    high: float
+    """The 95% interval of the gain, from a paired bootstrap over what was scored."""
 
     @property
     def gain(self) -> float:
         """How much better it is now; less than 0 where it is worse."""
-        return self.before - self.after if self.lower_is_better else self.after - self.before
+        return self.after - self.before
 
-    def texts(self) -> tuple[str, str, str]:
-        """Return before, after and their difference with as many digits as the metric deserves."""
-        digits = 3 if self.lower_is_better else 1
-        return f"{self.before:.{digits}f}", f"{self.after:.{digits}f}", f"{self.after - self.before:+.{digits}f}"
+    @property
+    def sign(self) -> int:
+        """1 where it is better and -1 where it is worse by more than chance; else 0."""
+        return (self.low > 0) - (self.high < 0)
+
+    def texts(self) -> tuple[str, str, str, str]:
+        """Return before, after, their difference and its interval as a reader wants them."""
+        return (
+            f"{self.before:.1f}",
+            f"{self.after:.1f}",
+            f"{self.gain:+.1f}",
+            f"{self.low:+.1f} to {self.high:+.1f}",
+        )
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One kind of rows that were learned from."""
+
+    name: str
+    num: int
+    sentences: dict[str, Any]
+    """What became of the texts: how many were read, how many each rule dropped."""
+    filters: dict[str, Any] | None
+    """What became of what was written for them; None where nothing was."""
+    samples: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -69,202 +68,115 @@ class Findings:
 
     command: str
     recipe: Recipe
-    audit: dict[str, Any]
-    """What became of sentences and candidates."""
     num_steps: int
-    best_step: int | None
-    """The one that was kept for its score; None for the last."""
-    num_learned: int
-    """How many triplets were learned from."""
-    recognised: tuple[int, int]
-    """How many sentences are, to the start, the nearest to what follows from them; and how many were asked for."""
-    samples: list[dict[str, Any]]
-    """Some accepted triplets, with their probabilities."""
+    share: float
+    """How much of the way from the start to the result was kept."""
+    keep_anyway: bool
+    learned: list[Learned]
     measures: list[Measure]
+    domain: Measure | None
+    """The one that decides: the mean of your own tasks, or of the views of held-out texts; None where there is neither."""
     examples: list[Example]
     num_pool: int
-    """How many sentences neighbours were looked for among."""
+    """How many texts neighbours were looked for among."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON; of the recipe, where it is."""
-        return {**asdict(self), "recipe": "run/recipe.yaml", "keeps_start": self.keeps_start}
+        return {**asdict(self), "recipe": "run/recipe.yaml", "keeps_start": self.keeps_start, "verdict": self.verdict}
 
     def of(self, group: Group) -> list[Measure]:
         """Return the measures of a group."""
         return [measure for measure in self.measures if measure.group == group]
 
     @property
-    def own_gain(self) -> float | None:
-        """The mean gain on your own tasks; None where there are none."""
-        gains = [measure.gain for measure in self.of("own")]
-        return float(np.mean(gains)) if gains else None
+    def general(self) -> Measure:
+        """The measure on general sentences."""
+        return self.of("general")[0]
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the adapted encoder is better on the domain by more than chance, and has forgotten little."""
+        return self.domain is not None and self.domain.low > 0 and self.general.gain >= -MOST_LOST
 
     @property
     def keeps_start(self) -> bool:
-        """Whether the start is kept: where the adapted encoder is worse on your own tasks."""
-        return self.own_gain is not None and self.own_gain < 0
+        """Whether the start is kept."""
+        return not self.is_better and not self.keep_anyway
 
     @property
     def verdict(self) -> str:
-        """What was kept, and why, in a few words."""
-        gain, num_sentences = self.own_gain, self.audit["sentences"]["num_kept"]
-        learned = f"learned from {self.num_learned:,} synthetic triplets of {num_sentences:,} sentences"
-        if gain is None:
-            return f"Kept: the adapted encoder, which {learned}."
-        points = f"{abs(gain):.1f} points {'worse' if gain < 0 else 'better'} on your own rows"
-        if self.keeps_start:
-            return f"Kept: the start. The adapted encoder, which {learned}, is {points}."
-        return f"Kept: the adapted encoder, which {learned}. It is {points if gain else 'as good on your own rows'}."
+        """What was kept, and why."""
+        kept = "the start" if self.keeps_start else "the adapted encoder"
+        return f"Kept: {kept}. {self._reason}"
+
+    @property
+    def _reason(self) -> str:
+        domain, general = self.domain, self.general
+        if domain is None:
+            return "There are too few texts to judge by. Give more of them, or rows of your own (--eval)."
+        _, _, gain, interval = domain.texts()
+        found = f"On {domain.name} the adapted encoder is {gain} points (95% interval {interval})"
+        lost = f"on {general.name} {general.texts()[2]}"
+        if self.is_better:
+            return f"{found}, {lost}."
+        if domain.low > 0:
+            return f"{found}, but {lost}, and at most {MOST_LOST:g} may be lost there."
+        reason = "it is worse" if domain.high < 0 else "that may be chance"
+        return f"{found}: {reason}."
 
     @property
     def warnings(self) -> list[str]:
         """What a user should know before using the adapted encoder."""
         found = []
-        num, total = self.recognised
-        if num < LEAST_RECOGNISED * total:
+        if self.keep_anyway and not self.is_better:
+            found.append("The adapted encoder was kept because of --keep-anyway, not because it is better.")
+        if self.share < 1:
             found.append(
-                "The synthesizer's sentences are too vague: from most of them you cannot tell which input they came "
-                f"from ({num:,} of {total:,} find theirs). Take a larger synthesizer (--synthesizer)."
+                f"Weights lie {self.share:.0%} of the way from the start to what was learned: all of the way, more "
+                "would have been forgotten."
             )
-        for measure in self.of("general"):
-            if measure.gain < -MAX_LOSS:
-                found.append(
-                    f"The adapted encoder has forgotten something: {-measure.gain:.1f} points less on {measure.name}. "
-                    "Fewer steps or a lower learning rate forget less."
-                )
-        accuracy = self.of("synthetic")[0]
-        if self.own_gain is None:
-            if accuracy.gain <= 0:
-                found.append("Nothing was gained on the held-out synthetic triplets: do not expect a gain elsewhere.")
-            found.append("All measures of the domain are synthetic. Only rows of your own (--eval) show a real gain.")
+        if not self.of("own"):
+            found.append(
+                "Judged by parts of texts that nothing was learned from. Rows of your own (--eval) say more; "
+                "--label helps to make some."
+            )
         return found
 
 
-def own_tasks(names: Sequence[str]) -> tuple[str, ...]:
-    """Return your own tasks as `evaluate` names them; the kind of a file without one is told by its columns.
-
-    Raises:
-        InputError: A file cannot be read, or has the columns of no kind.
-        SettingError: The kind has no score that could be better or worse.
-    """
-    found = [task.name for task in choose_tasks([*names])]
-    for name in found:
-        if name.partition(":")[0] not in SCORED_KINDS:
-            raise SettingError(
-                f"--eval {name}: no kind of file with one score. Take one of: {', '.join(SCORED_KINDS)}."
-            )
-    return tuple(found)
-
-
-class Scorer:
-    """Scores encoders on your own tasks and on general sentences.
-
-    Args:
-        own: Your own tasks, as `evaluate` names them.
-        data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
-
-    Raises:
-        InputError: There is no such folder.
-    """
-
-    def __init__(self, own: Sequence[str], data: str | Path | None) -> None:
-        self._own = choose_tasks(own) if own else []
-        self._folder = data_for(self._own, data)
-        self._has_stsb = self._folder.has("senteval/STS/STSBenchmark/sts-dev.csv")
-
-    def __call__(self, embed: VectorStore) -> list[tuple[Group, str, Result]]:
-        """Return the group, name and result of each task.
-
-        Raises:
-            InputError: A file is not as it should be.
-        """
-        scored: list[tuple[Group, str, Result]] = [("own", task.name, self._run(task, embed)) for task in self._own]
-        if self._has_stsb:
-            return [*scored, ("general", "STS-B dev", self._run(choose_tasks(_STSB)[0], embed))]
-        return [*scored, ("general", "general sentences", score_general(embed))]
-
-    def _run(self, task: Task, embed: VectorStore) -> Result:
-        try:
-            return task.run(self._folder, embed, Options())
-        except RowError:  # says file:line
-            raise
-        except InputError as error:
-            raise InputError(f"{task.name}: {error}") from error
-
-
-def score_general(embed: VectorStore) -> Result:
-    """Score everyday sentences of the package: how often a sentence's nearest among all paraphrases is its own."""
-    with as_file(files("tercet.adaptation") / "general.tsv") as path:
-        rows = [record for _, record in read_records(path)]
-    there, back = retrieval_accuracy(*(embed([row[side] for row in rows]) for side in ("text", "paraphrase")))
-    return {
-        "metric": "paraphrases found",
-        "score": 100 * (there + back) / 2,
-        "num": len(rows),
-        "protocol": "nearest neighbour by cosine among all of the other side, both ways",
-    }
-
-
-def measures_of(
-    before: Sequence[tuple[Group, str, Result]],
-    after: Sequence[tuple[Group, str, Result]],
-    held_out: tuple[Result, Result],
-) -> list[Measure]:
-    """Put results before and after beside one another."""
-    found = [
-        Measure(group, name, old["metric"], old["num"], old["score"], new["score"])
+def measures_of(before: Sequence[Judgement], after: Sequence[Judgement]) -> list[Measure]:
+    """Put results before and after beside one another, each difference with its interval."""
+    return [
+        Measure(
+            group,
+            name,
+            old["metric"],
+            old["num"],
+            old["score"],
+            new["score"],
+            *interval_of_gain([(old["items"], new["items"])]),
+        )
         for (group, name, old), (_, _, new) in zip(before, after, strict=True)
     ]
-    old, new = held_out
-    name, num = "held-out synthetic triplets", old["num"]
-    synthetic = [Measure("synthetic", name, old["metric"], num, old["score"], new["score"])]
-    for metric in ("alignment", "uniformity"):
-        synthetic.append(Measure("synthetic", name, metric, num, old[metric], new[metric], lower_is_better=True))
-    own = [measure for measure in found if measure.group == "own"]
-    return [*own, *synthetic, *(measure for measure in found if measure.group == "general")]
 
 
-def score_held_out(rows: RowSettings, embed: VectorStore) -> Result:
-    """Score the triplets that nothing was learned from."""
-    return score_triplets(cast("list[Triplet]", [*open_rows(rows, kind="triplets")]), embed)
+def domain_of(before: Sequence[Judgement], after: Sequence[Judgement]) -> Measure | None:
+    """Return the measure that decides: the mean over your own tasks; where there are none, over views of held-out texts."""
+    names: dict[Group, str] = {"own": "your own rows", "held-out": "held-out texts"}
+    for group, name in names.items():
+        found = [(old, new) for (own, _, old), (_, _, new) in zip(before, after, strict=True) if own == group]
+        if found:
+            means = (sum(pair[side]["score"] for pair in found) / len(found) for side in (0, 1))
+            low, high = interval_of_gain([(old["items"], new["items"]) for old, new in found])
+            metric = "mean" if len(found) > 1 else found[0][0]["metric"]
+            return Measure(group, name, metric, sum(old["num"] for old, _ in found), *means, low, high)
+    return None
 
 
-def pool_of(candidates: Path) -> list[str]:
-    """Return sentences that something was made of, evenly from all of them."""
-    return _evenly([*dict.fromkeys(_anchors(candidates))], _MAX_POOL)
+def samples_of(rows: Path) -> list[dict[str, Any]]:
+    """Return some of the rows that were learned from, evenly from all of them."""
+    return evenly([record for _, record in read_records(rows)], _NUM_SAMPLES)
 
 
-def _anchors(candidates: Path) -> Iterator[str]:
-    for file in sorted(candidates.glob("*.parquet")):
-        yield from (candidate.anchor for candidate in read_candidates(file))
-
-
-def samples_of(triplets: Path) -> list[dict[str, Any]]:
-    """Return some of the accepted triplets, evenly from all of them."""
-    return _evenly([record for _, record in read_records(triplets)], _NUM_SAMPLES)
-
-
-def recognised(triplets: Path, pool: Sequence[str], embed: VectorStore) -> tuple[int, int]:
-    """Return how many sentences are the nearest to what follows from them, and of how many that was asked.
-
-    Args:
-        triplets: The accepted triplets.
-        pool: Sentences to choose from besides theirs: the fewer there are, the easier it is.
-        embed: What says how near texts are.
-    """
-    follows = {record["anchor"]: record["positive"] for _, record in read_records(triplets)}
-    asked = _evenly([*follows], _NUM_RECOGNISED)
-    others = _evenly([text for text in pool if text not in follows], _NUM_RECOGNISED - len(asked))
-    cosines = unit(embed([follows[text] for text in asked])) @ unit(embed([*asked, *others])).T
-    return int(np.sum(cosines.argmax(1) == np.arange(len(asked)))), len(asked)
-
-
-def _evenly(items: list[Any], num: int) -> list[Any]:
+def evenly(items: list[Any], num: int) -> list[Any]:
+    """Return so many items at most, from all over a list."""
     return [items[i * len(items) // num] for i in range(num)] if len(items) > num else items
-
-
-def store_of(encoder: Encoder, *, label: str, progress: bool) -> VectorStore:
-    """Return what embeds with an encoder, each text once."""
-    store = VectorStore(encoder, progress=progress)
-    store.label = label
-    return store

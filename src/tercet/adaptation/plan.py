@@ -1,26 +1,44 @@
-"""What is done to adapt an encoder: a recipe of two stages. All that was chosen for little data is at the top."""
+"""What is done to adapt an encoder: a recipe. All that was chosen for little data is at the top."""
 
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from tercet.data.feeding.held_out import split_rows
 from tercet.data.reading.datasets import HUB
-from tercet.data.rows.settings import HeldOut, RowSettings
+from tercet.data.rows.settings import HeldOutRule
 from tercet.encoder.folder.backbone import model_type_of
 from tercet.encoder.folder.names import FRESH, find_folder
 from tercet.encoder.model.settings import EncoderSettings
 from tercet.errors import SettingError
-from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
+from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_PLAN, DEFAULT_SYNTHESIZER, AdaptPlan
 from tercet.synthesis.settings import SentenceSettings
-from tercet.training.recipe import Recipe, make_recipe
+from tercet.training.recipe import Recipe, Stage, make_recipe
 from tercet.training.stages.contrast import ContrastStage
 from tercet.training.stages.stage import REFERENCE
 from tercet.training.stages.synthesize import SynthesizeStage
+from tercet.training.stages.views import ViewsStage
+
+SPANS, TITLES, TRIPLETS, CONTRAST = "spans", "titles", "triplets", "contrast"
+"""The stages."""
+
+LEARNED_FROM: dict[AdaptPlan, tuple[str, ...]] = {
+    "spans": (SPANS,),
+    "mixture": (SPANS, TITLES, TRIPLETS),
+    "gense": (TRIPLETS,),
+}
+"""What each plan learns from."""
+
+HELD_OUT = HeldOutRule(rows=500, least=0.02, most=0.2)
+"""So many texts nothing is learned from: the two encoders are judged by them."""
+
+_HELD_OUT_OF_A_STREAM = 0.1
 
 MIN_TRIPLETS = 20
-"""With fewer accepted triplets there is nothing to learn from, and nothing to measure by."""
+"""With fewer accepted triplets there is nothing to learn from."""
+
+_NUM_VIEWS = 3
+"""How many spans of each text."""
 
 _NUM_SAMPLES = {"candidates": 2_000, "most": 4}
 """A small pile gets several candidates for each sentence."""
@@ -28,14 +46,12 @@ _NUM_SAMPLES = {"candidates": 2_000, "most": 4}
 _SHARD_SENTENCES = 256
 """A killed run loses no more."""
 
-_HELD_OUT = {"rows": 100, "least": 0.1, "most": 0.3}
-"""So many triplets are held out to select and to measure by, within these shares of all."""
-
-_STEPS = {"epochs": 3, "least": 40, "most": 1_000}
-"""How long: so many times over the triplets, within these numbers of steps."""
-
-_NUM_SCORES = 5
-"""How often the encoder is scored on what is held out; the best of these is kept."""
+_STEPS: dict[AdaptPlan, dict[str, int]] = {
+    "spans": {"epochs": 1, "least": 20, "most": 300},
+    "mixture": {"epochs": 1, "least": 30, "most": 400},
+    "gense": {"epochs": 3, "least": 40, "most": 1_000},
+}
+"""How long: so many times over the rows, within these numbers of steps."""
 
 _CONTRAST: dict[str, Any] = {
     "batch": 64,
@@ -52,14 +68,13 @@ _CONTRAST: dict[str, Any] = {
 _PLAIN_T5: dict[str, Any] = {"readout": "encdec-first", "prompt": "gense", "max_tokens": 64}
 """How a T5 that is no sentence encoder yet is read out: as in GenSE."""
 
-_SYNTHESIZE, _CONTRAST_STAGE = "synthesize", "contrast"
-
 
 @dataclass(frozen=True)
 class Request:
     """What was asked for."""
 
     sentences: tuple[str, ...]
+    plan: AdaptPlan = DEFAULT_PLAN
     synthesizer: str = DEFAULT_SYNTHESIZER
     model: str = DEFAULT_MODEL
     own: tuple[str, ...] = ()
@@ -68,50 +83,52 @@ class Request:
     column: str | None = None
     max_sentences: int | None = None
     seed: int = 0
+    keep_anyway: bool = False
     changes: tuple[str, ...] = ()
     """Settings of the recipe: PATH=VALUE."""
 
     def command(self, out: Path, data: str | Path | None) -> str:
         """Return the command that asks for it."""
-        words = ["tercet", "adapt", *self.sentences, "--out", str(out)]
+        words = ["tercet", "adapt", *self.sentences, "--out", str(out), "--plan", self.plan]
         words += ["--model", self.model, "--synthesizer", self.synthesizer]
         for option, value in (("--column", self.column), ("--max-sentences", self.max_sentences), ("--data", data)):
             words += [] if value is None else [option, str(value)]
         words += ["--split"] if self.split else []
+        words += ["--keep-anyway"] if self.keep_anyway else []
         words += ["--seed", str(self.seed)] if self.seed else []
         for option, values in (("--eval", self.own), ("--set", self.changes)):
             words += [word for value in values for word in (option, value)]
         return shlex.join(words)
 
-    def content(self) -> dict[str, Any]:
-        """Return what the recipe's file would hold, before the changes that were asked for."""
-        contrast = {
-            "rows": {"path": f"{REFERENCE}{_SYNTHESIZE}"},
-            "steps": _STEPS,
-            **_CONTRAST,
-            "evaluate": {"held_out": _HELD_OUT, "every": {"times": _NUM_SCORES}, "keep": "best"},
-        }
-        return {
-            "seed": self.seed,
-            "start": self.model,
-            "stages": [
-                {"name": _SYNTHESIZE, "synthesize": self._synthesis()},
-                {"name": _CONTRAST_STAGE, "contrast": contrast},
-            ],
-        }
-
-    def _synthesis(self) -> dict[str, Any]:
+    def sources(self, low: float, high: float) -> list[dict[str, Any]]:
+        """Return a part of the texts, from one place to another."""
         columns = {} if self.column is None else {"columns": {"text": self.column}}
-        return {
-            "sentences": [{"path": path, "stream": path.startswith(HUB), **columns} for path in self.sentences],
-            "split": self.split,
-            "max_sentences": self.max_sentences,
-            "model": self.synthesizer,
-            "num_samples": _NUM_SAMPLES,
-            "min_triplets": MIN_TRIPLETS,
-            "shard_sentences": _SHARD_SENTENCES,
-            "leaks": [name.partition(":")[2] for name in self.own],
+        return [
+            {"path": path, "stream": path.startswith(HUB), "share": [low, high], **columns} for path in self.sentences
+        ]
+
+    def content(self, border: float) -> dict[str, Any]:
+        """Return what the recipe's file would hold, before the changes that were asked for."""
+        about = {"sentences": self.sources(0, border), "split": self.split, "max_sentences": self.max_sentences}
+        written = {**about, "model": self.synthesizer, "shard_sentences": _SHARD_SENTENCES}
+        leaks = [name.partition(":")[2] for name in self.own]
+        made = {
+            SPANS: {"views": {**about, "view": "span", "num_views": _NUM_VIEWS}},
+            TITLES: {"synthesize": {**written, "strategy": "title"}},
+            TRIPLETS: {
+                "synthesize": {
+                    **written,
+                    "num_samples": _NUM_SAMPLES,
+                    "min_triplets": MIN_TRIPLETS if self.plan == "gense" else 0,
+                    "leaks": leaks,
+                }
+            },
         }
+        names = LEARNED_FROM[self.plan]
+        rows = {"sources": [{"path": f"{REFERENCE}{name}"} for name in names]}
+        contrast = {"rows": rows, "steps": _STEPS[self.plan], **_CONTRAST}
+        stages = [{"name": name, **made[name]} for name in names]
+        return {"seed": self.seed, "start": self.model, "stages": [*stages, {"name": CONTRAST, "contrast": contrast}]}
 
 
 @dataclass(frozen=True)
@@ -119,59 +136,53 @@ class Plan:
     """The recipe of a request, and what stands in it."""
 
     recipe: Recipe
+    border: float
+    """The place that held-out texts lie at or after."""
 
     @classmethod
-    def of(cls, request: Request) -> "Plan":
+    def of(cls, request: Request, *, num_texts: int | None) -> "Plan":
         """Make the plan of a request.
+
+        Args:
+            request: What was asked for.
+            num_texts: How many texts there are; None where nobody knows.
 
         Raises:
             SettingError: A setting is unknown or does not fit.
             ModelError: The model cannot be found.
         """
-        recipe = make_recipe(request.content(), default_name="adapt", changes=request.changes)
-        if [stage.kind for stage in recipe.stages] != [_SYNTHESIZE, _CONTRAST_STAGE]:
-            raise SettingError(f"stages: are two, {_SYNTHESIZE} and {_CONTRAST_STAGE}. Change their settings alone.")
-        synthesis, training = recipe.stages
+        border = 1 - (HELD_OUT.share(num_texts) if num_texts else _HELD_OUT_OF_A_STREAM)
+        recipe = make_recipe(request.content(border), default_name="adapt", changes=request.changes)
+        if [stage.name for stage in recipe.stages] != [*LEARNED_FROM[request.plan], CONTRAST]:
+            raise SettingError("stages: are those of the plan. Change their settings alone, or choose another --plan.")
+        *made, training = recipe.stages
         settings = cast("ContrastStage", training.settings)
         readout = _encoder_settings(settings.start or request.model, settings.revision)
         encoder = EncoderSettings(**{**readout, **settings.encoder.given()})
         training = replace(training, settings=settings.model_copy(update={"encoder": encoder}))
-        plan = cls(replace(recipe, stages=(synthesis, training)))
-        _ = plan.held_out
-        return plan
+        return cls(replace(recipe, stages=(*made, training)), border)
 
     @property
     def contrast(self) -> ContrastStage:
         """The settings of the stage that trains."""
-        return cast("ContrastStage", self.recipe.stages[1].settings)
+        return cast("ContrastStage", self.recipe.stages[-1].settings)
 
     @property
+    def learned_from(self) -> tuple[Stage, ...]:
+        """The stages that make what is learned from."""
+        return self.recipe.stages[:-1]
+
     def sentences(self) -> SentenceSettings:
-        """Which sentences are taken."""
-        settings = cast("SynthesizeStage", self.recipe.stages[0].settings)
+        """Return which sentences are learned from."""
+        settings = cast("SynthesizeStage | ViewsStage", self.learned_from[0].settings)
         return SentenceSettings(**settings.part(SentenceSettings))
 
-    @property
-    def held_out(self) -> HeldOut:
-        """How many of the triplets nothing is learned from.
-
-        Raises:
-            SettingError: None of them, or others than those that were synthesised.
-        """
-        dev, sources = self.contrast.evaluate, [source.path for source in self.contrast.rows.sources]
-        if dev is None or dev.held_out is None or sources != [f"{REFERENCE}{_SYNTHESIZE}"]:
-            raise SettingError(
-                f"stages.{_CONTRAST_STAGE}: learns from what was synthesised, and the report is about the part that is "
-                "held out (evaluate.held_out). Change how much that is, and leave rows as they are."
-            )
-        return dev.held_out
-
-    def held_out_rows(self, triplets: Path) -> RowSettings:
-        """Return the triplets that nothing is learned from, of those in a file."""
-        [source] = self.contrast.rows.sources
-        sources = [source.model_copy(update={"path": str(triplets)})]
-        rows = self.contrast.rows.model_copy(update={"sources": sources})
-        return split_rows(rows, self.held_out, kind="triplets")[1]
+    def held_out(self) -> SentenceSettings:
+        """Return which sentences nothing is learned from."""
+        settings = self.sentences()
+        share = (self.border, 1.0)
+        sources = [source.model_copy(update={"share": share}) for source in settings.sentences]
+        return settings.model_copy(update={"sentences": sources, "max_sentences": 2 * HELD_OUT.rows})
 
 
 def _encoder_settings(model: str, revision: str | None) -> dict[str, Any]:

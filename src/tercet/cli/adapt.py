@@ -7,13 +7,13 @@ import typer
 
 import tercet
 from tercet.cli import options, tables
-from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_SYNTHESIZER
+from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_PLAN, DEFAULT_SYNTHESIZER, AdaptPlan
 
 EXAMPLES = options.examples(
     "tercet adapt examples/town.txt --out adapted",
     "tercet adapt reviews.csv --column body --eval my-pairs.tsv --out adapted",
-    "tercet adapt manuals.txt --split --set stages.synthesize.alpha=0.8 --out adapted",
-    "tercet adapt sentences.txt --model t5-base --synthesizer mattymchen/nli-synthesizer-t5-base --out adapted",
+    "tercet adapt manuals.txt --split --plan mixture --out adapted",
+    "tercet adapt sentences.txt --plan gense --model t5-base --synthesizer mattymchen/nli-synthesizer-t5-base --out adapted",
 )
 
 
@@ -26,18 +26,27 @@ def adapt(
     model: Annotated[
         str, typer.Option("--model", "-m", help="The encoder to start from: an embedded name, a folder, or a hub id.")
     ] = DEFAULT_MODEL,
+    plan: Annotated[
+        AdaptPlan,
+        typer.Option(
+            help="What to learn from. spans: some words in a row find their text; mixture: spans, titles and triplets that a "
+            "synthesizer writes; gense: triplets alone."
+        ),
+    ] = DEFAULT_PLAN,
     synthesizer: Annotated[
-        str, typer.Option(help="What writes and judges triplets: an embedded name, a folder, or a hub id.")
+        str, typer.Option(help="What writes titles and triplets: an embedded name, a folder, or a hub id.")
     ] = DEFAULT_SYNTHESIZER,
     evals: Annotated[
         list[str] | None,
         typer.Option(
             "--eval",
             metavar="FILE",
-            help="Your own rows for a real before and after; the start is kept where the result is worse. "
-            "A file with columns (FILE, or KIND:FILE).",
+            help="Your own rows, which decide whether the result is kept. A file with columns (FILE, or KIND:FILE).",
         ),
     ] = None,
+    keep_anyway: Annotated[
+        bool, typer.Option("--keep-anyway", help="Keep the result even where it is not better than the start.")
+    ] = False,
     split: Annotated[bool, typer.Option("--split", help="Split documents into sentences first.")] = False,
     column: options.Column = None,
     max_sentences: Annotated[int | None, typer.Option(min=1, help="The most sentences from each source.")] = None,
@@ -50,8 +59,10 @@ def adapt(
         [name if name.startswith("hub:") else Path(name) for name in sentences],
         out,
         model=model,
+        plan=plan,
         synthesizer=synthesizer,
         evals=evals or (),
+        keep_anyway=keep_anyway,
         split=split,
         column=column,
         max_sentences=max_sentences,

@@ -107,12 +107,12 @@ def print_adaptation(adapted: Adapted) -> None:
     """Print measures before and after, the examples that changed most, and where everything is."""
     findings, console = adapted.findings, Console()
     table = Table("measured on", "metric", box=None, header_style="bold")
-    for name in ("before", "after", "difference"):
+    for name in ("before", "after", "difference", "95% interval"):
         table.add_column(name, justify="right")
     for measure in findings.measures:
-        style = "green" if measure.gain > 0 else "red" if measure.gain < 0 else ""
-        before, after, difference = measure.texts()
-        table.add_row(Text(measure.name), measure.metric, before, after, Text(difference, style=style))
+        style = {1: "green", 0: "", -1: "red"}[measure.sign]
+        before, after, difference, interval = measure.texts()
+        table.add_row(Text(measure.name), measure.metric, before, after, Text(difference, style=style), interval)
     console.print(table)
     for example in sorted(findings.examples, key=lambda example: -example.num_new)[:_NUM_EXAMPLES]:
         console.print(_neighbours(example))

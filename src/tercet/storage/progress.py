@@ -79,5 +79,13 @@ def progress_bar(label: str, *, total: int | None, unit: str, enabled: bool = Tr
             raise
 
 
+def announce(what: str, *, enabled: bool = True) -> None:
+    """Say on standard error what is being done, where it has no bar."""
+    if enabled:
+        from rich.console import Console
+
+        Console(stderr=True, highlight=False).print(what, markup=False)
+
+
 def _no_bar(num: int, *, note: str | None = None, earlier: bool = False) -> None:
     """Show nothing."""

@@ -42,6 +42,10 @@ class SentenceSettings(Settings):
     deduplicate: bool = True
     """Whether a sentence is taken once, and a triplet accepted once; capital letters and punctuation do not count."""
 
+    def part(self, kind: type[BaseModel]) -> dict[str, Any]:
+        """Return the settings that a part has."""
+        return {name: getattr(self, name) for name in kind.model_fields}
+
 
 class Sampling(Settings):
     """Nucleus sampling: from the most likely tokens, as many as have this much of the probability together."""
@@ -161,7 +165,3 @@ class SynthesisSettings(SentenceSettings, Sampling, FilterSettings):
         if self.max_premise_words is not None and self.max_premise_words < self.min_premise_words:
             raise ValueError("max_premise_words is less than min_premise_words")
         return self
-
-    def part(self, kind: type[BaseModel]) -> dict[str, Any]:
-        """Return the settings that a part has."""
-        return {name: getattr(self, name) for name in kind.model_fields}

@@ -32,6 +32,7 @@ from tercet.data.rows.one_file import read_rows
 from tercet.data.rows.records import RecordReader
 from tercet.data.sets.folder import DataFolder
 from tercet.errors import InputError, SettingError
+from tercet.evaluation.intervals import Items
 from tercet.evaluation.metrics import average_precision, cosine
 from tercet.evaluation.tasks import sts
 from tercet.evaluation.tasks.classifier import score_nested
@@ -148,19 +149,19 @@ def _read(path: Path, kind: str, own: _OwnTask) -> list[Row]:
     return rows
 
 
-def _scored(rows: list[ScoredPair], embed: Embed, _options: Options) -> Result:
-    return score_spearman({"file": Pairs.of((row.a, row.b, row.score) for row in rows)}, embed)
+def _scored(rows: list[ScoredPair], embed: Embed, options: Options) -> Result:
+    return score_spearman({"file": Pairs.of((row.a, row.b, row.score) for row in rows)}, embed, items=options.items)
 
 
 def _geometry(rows: list[ScoredPair], embed: Embed, _options: Options) -> Result:
     return measure(Pairs.of((row.a, row.b, row.score) for row in rows), embed)
 
 
-def _paraphrase(rows: list[ParaphrasePair], embed: Embed, _options: Options) -> Result:
-    return score_paraphrase(Pairs.of((row.a, row.b, row.same) for row in rows), embed)
+def _paraphrase(rows: list[ParaphrasePair], embed: Embed, options: Options) -> Result:
+    return score_paraphrase(Pairs.of((row.a, row.b, row.same) for row in rows), embed, items=options.items)
 
 
-def _rerank(rows: list[RankedPair], embed: Embed, _options: Options) -> Result:
+def _rerank(rows: list[RankedPair], embed: Embed, options: Options) -> Result:
     pairs = Pairs.of((row.query, row.candidate, row.relevant) for row in rows)
     vectors = embed(pairs.texts)
     scores = cosine(vectors[: len(rows)], vectors[len(rows) :])
@@ -170,11 +171,13 @@ def _rerank(rows: list[RankedPair], embed: Embed, _options: Options) -> Result:
     answered = [rows_of for rows_of in queries.values() if pairs.gold[rows_of].any()]
     if not answered:
         raise InputError("rerank: no query has a candidate with label 1. Check the label column.")
+    precisions = np.array([average_precision(pairs.gold[i], scores[i]) for i in answered])
     return {
         "metric": "MAP",
-        "score": 100 * float(np.mean([average_precision(pairs.gold[i], scores[i]) for i in answered])),
+        "score": 100 * float(precisions.mean()),
         "num": len(answered),
         "protocol": "candidates re-ranked by cosine, queries without a relevant candidate left out",
+        **({"items": Items("mean", precisions)} if options.items else {}),
     }
 
 
@@ -209,12 +212,14 @@ def _classes(rows: list[ClassText], embed: Embed, options: Options) -> Result:
         "num": len(labels),
         "protocol": f"logistic regression ({options.classifier}), nested 10-fold",
         "labels": names,
+        **({"items": Items("mean", (outcome.predictions == labels).astype(np.float64))} if options.items else {}),
     }
 
 
-def _triplets(rows: list[Triplet | NliPair], embed: Embed, _options: Options) -> Result:
+def _triplets(rows: list[Triplet | NliPair], embed: Embed, options: Options) -> Result:
     triplets = [row for row in rows if isinstance(row, Triplet)]
-    return score_triplets(triplets or as_triplets(row for row in rows if isinstance(row, NliPair)), embed)
+    triplets = triplets or as_triplets(row for row in rows if isinstance(row, NliPair))
+    return score_triplets(triplets, embed, items=options.items)
 
 
 _TASKS: dict[str, _OwnTask] = {

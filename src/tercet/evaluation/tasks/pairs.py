@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tercet.errors import InputError
+from tercet.evaluation.intervals import Items
 from tercet.evaluation.metrics import Array, average_precision, cosine, pearson, spearman
 from tercet.evaluation.tasks.task import Embed, Result
 
@@ -46,7 +47,7 @@ def cosines(pairs: Pairs, embed: Embed) -> Array:
     return cosine(vectors[: len(pairs.first)], vectors[len(pairs.first) :])
 
 
-def score_spearman(subsets: dict[str, Pairs], embed: Embed) -> Result:
+def score_spearman(subsets: dict[str, Pairs], embed: Embed, *, items: bool = False) -> Result:
     """Score pairs by Spearman's correlation of cosine and gold score.
 
     The score is over all pairs of all subsets together ("all"); the mean over subsets, plain and weighted by size, is
@@ -62,6 +63,7 @@ def score_spearman(subsets: dict[str, Pairs], embed: Embed) -> Result:
         "num": len(gold),
         "protocol": "cosine, Spearman over all pairs of all subsets together",
         "pearson": 100 * pearson(together, gold),
+        **({"items": Items("spearman", together, gold)} if items else {}),
     }
     if len(subsets) > 1:
         sizes = [len(pairs.gold) for pairs in subsets.values()]
@@ -73,13 +75,15 @@ def score_spearman(subsets: dict[str, Pairs], embed: Embed) -> Result:
     return result
 
 
-def score_paraphrase(pairs: Pairs, embed: Embed) -> Result:
+def score_paraphrase(pairs: Pairs, embed: Embed, *, items: bool = False) -> Result:
     """Score yes/no pairs by the average precision of the cosine."""
     if not pairs.gold.any() or pairs.gold.all():
         raise InputError("paraphrase pairs: need both labels, 0 and 1. Check the label column.")
+    scores = cosines(pairs, embed)
     return {
         "metric": "average precision",
-        "score": 100 * average_precision(pairs.gold, cosines(pairs, embed)),
+        "score": 100 * average_precision(pairs.gold, scores),
         "num": len(pairs.gold),
         "protocol": "average precision of the cosine against the yes/no label",
+        **({"items": Items("average precision", scores, pairs.gold)} if items else {}),
     }

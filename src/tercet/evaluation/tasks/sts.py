@@ -81,9 +81,9 @@ def load_pairs(data: DataFolder, name: str) -> dict[str, Pairs]:
 
 
 def _task(name: str) -> Task:
-    def run(data: DataFolder, embed: Embed, _options: Options) -> Result:
+    def run(data: DataFolder, embed: Embed, options: Options) -> Result:
         subsets = load_pairs(data, name)
-        result = score_spearman(subsets, embed)
+        result = score_spearman(subsets, embed, items=options.items)
         notes = []
         if result["num"] != _NUM_PAIRS.get(name, result["num"]):
             notes.append(f"{_NUM_PAIRS[name]} pairs were expected")

@@ -8,7 +8,7 @@ from tercet.data.sets.folder import DataFolder
 from tercet.encoder.model.arrays import Vectors
 
 Result = dict[str, Any]
-"""`metric`, `score` (x 100), `num`, `protocol`, and whatever else a task has to say."""
+"""`metric`, `score` (x 100), `num`, `protocol`, and whatever else a task has to say; `items` where they are asked for."""
 
 
 class Embed(Protocol):
@@ -39,6 +39,9 @@ class Options:
 
     source: Embed | None = None
     """What embeds the source side of parallel pairs, where it is another encoder."""
+
+    items: bool = False
+    """Whether results of STS tasks and your own files have `items`: what the score was computed from, for intervals."""
 
 
 @dataclass(frozen=True)

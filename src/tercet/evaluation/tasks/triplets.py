@@ -8,6 +8,7 @@ from tercet.data.rows.kinds import Triplet
 from tercet.encoder.model.arrays import unit
 from tercet.errors import InputError
 from tercet.evaluation.geometry import alignment, uniformity
+from tercet.evaluation.intervals import Items
 from tercet.evaluation.tasks.task import Embed, Result, Task
 
 
@@ -17,7 +18,7 @@ def triplet_task(name: str, rows: Iterable[Triplet]) -> Task:
     return Task(f"triplets:{name}", lambda _data, embed, _options: score_triplets(triplets, embed), needs_data=False)
 
 
-def score_triplets(rows: Sequence[Triplet], embed: Embed) -> Result:
+def score_triplets(rows: Sequence[Triplet], embed: Embed, *, items: bool = False) -> Result:
     """Score triplets by the share whose anchor is nearer to its positive than to each of its negatives, by cosine.
 
     A row without negatives is compared with the positive of the next row that has another anchor. Alignment and
@@ -33,14 +34,16 @@ def score_triplets(rows: Sequence[Triplet], embed: Embed) -> Result:
     sizes = [len(own) for own in negatives]
     to_negatives = (np.repeat(anchors, sizes, axis=0) * vectors[2 * num :]).sum(-1)
     nearest = np.maximum.reduceat(to_negatives, np.cumsum([0, *sizes[:-1]]))
+    is_right = (anchors * positives).sum(-1) > nearest
     return {
         "metric": "triplet accuracy",
-        "score": 100 * float(np.mean((anchors * positives).sum(-1) > nearest)),
+        "score": 100 * float(np.mean(is_right)),
         "num": num,
         "protocol": "anchors whose cosine with their positive is above that with every negative of theirs; alignment "
         "and uniformity of anchors and positives: squared distances, self pairs left out",
         "alignment": alignment(anchors, positives),
         "uniformity": uniformity(vectors[: 2 * num]),
+        **({"items": Items("mean", is_right.astype(np.float64))} if items else {}),
     }
 
 

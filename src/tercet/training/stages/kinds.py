@@ -12,6 +12,7 @@ from tercet.training.stages import (
     synthesize,
     synthesizer,
     tokenizer,
+    views,
 )
 from tercet.training.stages.stage import Kind
 
@@ -27,5 +28,6 @@ KINDS: dict[str, Kind] = {
     "parallel": parallel.KIND,
     "synthesizer": synthesizer.KIND,
     "synthesize": synthesize.KIND,
+    "views": views.KIND,
 }
 """A kind by its name in a recipe."""

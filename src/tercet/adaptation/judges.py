@@ -1,0 +1,146 @@
+"""What the two encoders are judged by: your own rows, texts that nothing was learned from, and general sentences."""
+
+from collections.abc import Sequence
+from importlib.resources import as_file, files
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from tercet.data.reading.formats import read_records
+from tercet.encoder.model.arrays import Vectors, unit
+from tercet.errors import InputError, RowError, SettingError
+from tercet.evaluation.intervals import Items
+from tercet.evaluation.tasks.own import SCORED_KINDS
+from tercet.evaluation.tasks.table import choose_tasks, data_for
+from tercet.evaluation.tasks.task import Options, Result, Task
+from tercet.storage.choices import View
+from tercet.synthesis.views import Pair, views_of
+from tercet.vectors.store import VectorStore
+
+Group = Literal["own", "held-out", "synthetic", "general"]
+
+JUDGING_VIEWS: tuple[View, ...] = ("words", "lead")
+"""Views that no plan learns from, since a view flatters what learned from it."""
+
+LEAST_HELD_OUT = 20
+"""With fewer pairs of a view nothing is said about it."""
+
+_NUM_CANDIDATES = 500
+"""Each held-out text is looked for among about so many."""
+
+_STSB = "STSB-dev"
+
+Judgement = tuple[Group, str, Result]
+"""A group, a name, and a result with its items."""
+
+
+def own_tasks(names: Sequence[str]) -> tuple[str, ...]:
+    """Return your own tasks as `evaluate` names them; the kind of a file without one is told by its columns.
+
+    Raises:
+        InputError: A file cannot be read, or has the columns of no kind.
+        SettingError: The kind has no score that could be better or worse.
+    """
+    found = [task.name for task in choose_tasks([*names])]
+    for name in found:
+        if name.partition(":")[0] not in SCORED_KINDS:
+            raise SettingError(
+                f"--eval {name}: no kind of file with one score. Take one of: {', '.join(SCORED_KINDS)}."
+            )
+    return tuple(found)
+
+
+class Judges:
+    """Scores encoders on the same items, so that differences can be told from chance.
+
+    Args:
+        own: Your own tasks, as `evaluate` names them.
+        data: The folder with the evaluation data, for STSB-dev; `$TERCET_DATA/eval` where None.
+        held_out: Texts that nothing was learned from.
+        others: Texts that held-out ones are looked for among.
+        seed: What views are drawn with.
+
+    Raises:
+        InputError: There is no such folder.
+    """
+
+    def __init__(
+        self, own: Sequence[str], data: str | Path | None, *, held_out: Sequence[str], others: Sequence[str], seed: int
+    ) -> None:
+        self._own = choose_tasks(own) if own else []
+        self._folder = data_for(self._own, data)
+        self._has_stsb = self._folder.has("senteval/STS/STSBenchmark/sts-dev.csv")
+        self._views = {view: [*views_of(held_out, view, seed=seed)] for view in JUDGING_VIEWS}
+        self._others = others[:_NUM_CANDIDATES]
+
+    def on_domain(self, embed: VectorStore) -> list[Judgement]:
+        """Return results on your own tasks and on held-out texts.
+
+        Raises:
+            InputError: A file is not as it should be.
+        """
+        own: list[Judgement] = [("own", task.name, self._run(task, embed)) for task in self._own]
+        found = {view: pairs for view, pairs in self._views.items() if len(pairs) >= LEAST_HELD_OUT}
+        return [
+            *own,
+            *(("held-out", _NAMES[view], score_view(pairs, self._others, embed)) for view, pairs in found.items()),
+        ]
+
+    def on_general(self, embed: VectorStore) -> Judgement:
+        """Return the result on general sentences: STSB-dev where it is at hand, else those of the package."""
+        if self._has_stsb:
+            return "general", "STS-B dev", self._run(choose_tasks(_STSB)[0], embed)
+        return "general", "general sentences", score_general(embed)
+
+    def _run(self, task: Task, embed: VectorStore) -> Result:
+        try:
+            return task.run(self._folder, embed, Options(items=True))
+        except RowError:  # says file:line
+            raise
+        except InputError as error:
+            raise InputError(f"{task.name}: {error}") from error
+
+
+_NAMES: dict[View, str] = {
+    "words": "held-out texts, by their rarest words",
+    "lead": "held-out texts, by their first sentence",
+    "span": "held-out texts, by some words in a row",
+}
+
+
+def score_view(pairs: Sequence[Pair], others: Sequence[str], embed: VectorStore) -> Result:
+    """Score pairs by the mean reciprocal rank of what a part of a text should find, among all pairs' and other texts."""
+    asks, finds = zip(*pairs, strict=True)
+    candidates = [*finds, *islice(others, max(0, _NUM_CANDIDATES - len(finds)))]
+    cosines = unit(embed(asks)) @ unit(embed(candidates)).T
+    own = cosines[np.arange(len(pairs)), np.arange(len(pairs))]
+    ranks = 1 + (cosines > own[:, None]).sum(1)
+    return {
+        "metric": "MRR",
+        "score": 100 * float(np.mean(1 / ranks)),
+        "num": len(pairs),
+        "protocol": f"among {len(candidates)} texts, by cosine",
+        "items": Items("mean", 1 / ranks),
+    }
+
+
+def score_general(embed: VectorStore) -> Result:
+    """Score everyday sentences of the package: how often a sentence's nearest among all paraphrases is its own."""
+    with as_file(files("tercet.adaptation") / "general.tsv") as path:
+        rows = [record for _, record in read_records(path)]
+    cosines = _cosines(*(embed([row[side] for row in rows]) for side in ("text", "paraphrase")))
+    places = np.arange(len(rows))
+    is_found = np.concatenate([cosines.argmax(1) == places, cosines.argmax(0) == places]).astype(np.float64)
+    return {
+        "metric": "paraphrases found",
+        "score": 100 * float(is_found.mean()),
+        "num": len(rows),
+        "protocol": "nearest neighbour by cosine among all of the other side, both ways",
+        "items": Items("mean", is_found),
+    }
+
+
+def _cosines(a: Vectors, b: Vectors) -> Vectors:
+    return unit(a) @ unit(b).T
