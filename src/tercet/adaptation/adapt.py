@@ -1,6 +1,6 @@
 """The verb `adapt`: from a pile of sentences to a better encoder, in one folder that survives a kill.
 
-It makes a recipe (what is learned from the texts, and the training), runs it, judges both encoders, and keeps one of them.
+It makes a recipe (rows from the texts, then training), runs it, judges both encoders, and keeps one of them.
 """
 
 import os
@@ -95,9 +95,9 @@ def adapt(
             (spans, titles and triplets that a synthesizer writes) or `gense` (triplets alone, as in GenSE).
         synthesizer: What writes titles and triplets: an embedded name, a folder, or a hub id.
         model: The encoder to start from.
-        evals: Your own files that both encoders are judged by, `KIND:FILE` or a file whose columns tell its kind; without,
-            they are judged by texts that nothing is learned from. The adapted encoder is kept where it is better by
-            more than chance and has forgotten little; else the start.
+        evals: Your own files that both encoders are judged by, `KIND:FILE` or a file whose columns tell its kind;
+            without, they are judged by texts that nothing is learned from. The adapted encoder is kept where it is
+            better by more than chance and has forgotten little; else the start.
         keep_anyway: Whether the adapted encoder is kept in any case.
         split: Whether the texts are documents, to be split into sentences.
         column: The column with the text.
@@ -152,11 +152,9 @@ class _Adaptation:
         self, request: Request, plan: Plan, out: Path, sha256: str, data: str | Path | None, progress: bool
     ) -> None:
         self.request, self.plan, self.out, self.data, self.progress = request, plan, out, data, progress
-        asked = {
-            name: value for name, value in asdict(request).items() if name not in ("own", "changes", "keep_anyway")
-        }
-        self.asked: dict[str, Any] = {**asked, "sentences": [*request.sentences], "sha256": sha256}
         self.chosen = {"own": [*request.own], "changes": [*request.changes], "keep_anyway": request.keep_anyway}
+        asked = {name: value for name, value in asdict(request).items() if name not in self.chosen}
+        self.asked: dict[str, Any] = {**asked, "sentences": [*request.sentences], "sha256": sha256}
         self.record: dict[str, Any] = self._earlier()
         self.times_s: dict[str, float] = self.record.get("times_s", {})
 

@@ -75,7 +75,7 @@ class Findings:
     learned: list[Learned]
     measures: list[Measure]
     domain: Measure | None
-    """The one that decides: the mean of your own tasks, or of the views of held-out texts; None where there is neither."""
+    """The one that decides: the mean of your own tasks, else of the views of held-out texts; None where there are none."""
     examples: list[Example]
     num_pool: int
     """How many texts neighbours were looked for among."""
@@ -160,15 +160,15 @@ def measures_of(before: Sequence[Judgement], after: Sequence[Judgement]) -> list
 
 
 def domain_of(before: Sequence[Judgement], after: Sequence[Judgement]) -> Measure | None:
-    """Return the measure that decides: the mean over your own tasks; where there are none, over views of held-out texts."""
+    """Return the measure that decides: the mean over your own tasks, or where there are none, over held-out texts."""
     names: dict[Group, str] = {"own": "your own rows", "held-out": "held-out texts"}
     for group, name in names.items():
         found = [(old, new) for (own, _, old), (_, _, new) in zip(before, after, strict=True) if own == group]
         if found:
-            means = (sum(pair[side]["score"] for pair in found) / len(found) for side in (0, 1))
+            old_score, new_score = (sum(pair[side]["score"] for pair in found) / len(found) for side in (0, 1))
             low, high = interval_of_gain([(old["items"], new["items"]) for old, new in found])
             metric = "mean" if len(found) > 1 else found[0][0]["metric"]
-            return Measure(group, name, metric, sum(old["num"] for old, _ in found), *means, low, high)
+            return Measure(group, name, metric, sum(old["num"] for old, _ in found), old_score, new_score, low, high)
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from tercet.data.reading.formats import read_records
-from tercet.encoder.model.arrays import Vectors, unit
+from tercet.encoder.model.arrays import unit
 from tercet.errors import InputError, RowError, SettingError
 from tercet.evaluation.intervals import Items
 from tercet.evaluation.tasks.own import SCORED_KINDS
@@ -81,12 +81,11 @@ class Judges:
         Raises:
             InputError: A file is not as it should be.
         """
-        own: list[Judgement] = [("own", task.name, self._run(task, embed)) for task in self._own]
-        found = {view: pairs for view, pairs in self._views.items() if len(pairs) >= LEAST_HELD_OUT}
-        return [
-            *own,
-            *(("held-out", _NAMES[view], score_view(pairs, self._others, embed)) for view, pairs in found.items()),
-        ]
+        found: list[Judgement] = [("own", task.name, self._run(task, embed)) for task in self._own]
+        for view, pairs in self._views.items():
+            if len(pairs) >= LEAST_HELD_OUT:
+                found.append(("held-out", _NAMES[view], score_view(pairs, self._others, embed)))
+        return found
 
     def on_general(self, embed: VectorStore) -> Judgement:
         """Return the result on general sentences: STSB-dev where it is at hand, else those of the package."""
@@ -111,7 +110,7 @@ _NAMES: dict[View, str] = {
 
 
 def score_view(pairs: Sequence[Pair], others: Sequence[str], embed: VectorStore) -> Result:
-    """Score pairs by the mean reciprocal rank of what a part of a text should find, among all pairs' and other texts."""
+    """Score how well a part of each text finds the rest of it, among the rests of all and other texts: by the MRR."""
     asks, finds = zip(*pairs, strict=True)
     candidates = [*finds, *islice(others, max(0, _NUM_CANDIDATES - len(finds)))]
     cosines = unit(embed(asks)) @ unit(embed(candidates)).T
@@ -130,7 +129,8 @@ def score_general(embed: VectorStore) -> Result:
     """Score everyday sentences of the package: how often a sentence's nearest among all paraphrases is its own."""
     with as_file(files("tercet.adaptation") / "general.tsv") as path:
         rows = [record for _, record in read_records(path)]
-    cosines = _cosines(*(embed([row[side] for row in rows]) for side in ("text", "paraphrase")))
+    texts, paraphrases = (unit(embed([row[side] for row in rows])) for side in ("text", "paraphrase"))
+    cosines = texts @ paraphrases.T
     places = np.arange(len(rows))
     is_found = np.concatenate([cosines.argmax(1) == places, cosines.argmax(0) == places]).astype(np.float64)
     return {
@@ -140,7 +140,3 @@ def score_general(embed: VectorStore) -> Result:
         "protocol": "nearest neighbour by cosine among all of the other side, both ways",
         "items": Items("mean", is_found),
     }
-
-
-def _cosines(a: Vectors, b: Vectors) -> Vectors:
-    return unit(a) @ unit(b).T

@@ -50,8 +50,8 @@ def _measures(findings: Findings) -> list[Block]:
         Text(
             "The adapted encoder is kept where the interval of the difference on your own rows (or, without any, on "
             f"held-out texts) is above zero and general sentences lose at most {MOST_LOST:g} points. MRR: a part of a "
-            "text looks for the rest of it among 500 texts; 100 means that it is always the nearest. Intervals come from "
-            "a paired bootstrap over what was scored."
+            "text looks for the rest of it among 500 texts; 100 means that it is always the nearest. Intervals come "
+            "from a paired bootstrap over what was scored."
         ),
     ]
 

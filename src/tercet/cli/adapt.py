@@ -13,7 +13,7 @@ EXAMPLES = options.examples(
     "tercet adapt examples/town.txt --out adapted",
     "tercet adapt reviews.csv --column body --eval my-pairs.tsv --out adapted",
     "tercet adapt manuals.txt --split --plan mixture --out adapted",
-    "tercet adapt sentences.txt --plan gense --model t5-base --synthesizer mattymchen/nli-synthesizer-t5-base --out adapted",
+    "tercet adapt sentences.txt --plan gense --model t5-base --out adapted",
 )
 
 
@@ -29,8 +29,8 @@ def adapt(
     plan: Annotated[
         AdaptPlan,
         typer.Option(
-            help="What to learn from. spans: some words in a row find their text; mixture: spans, titles and triplets that a "
-            "synthesizer writes; gense: triplets alone."
+            help="What to learn from. spans: some words in a row find their text; mixture: spans, and titles and "
+            "triplets that a synthesizer writes; gense: triplets alone."
         ),
     ] = DEFAULT_PLAN,
     synthesizer: Annotated[

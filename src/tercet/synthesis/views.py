@@ -1,4 +1,4 @@
-"""Views of a text: pairs to learn from, or to be judged by, that need no model. Each is a row of the table at the end."""
+"""Views of a text: pairs to learn from, or to be judged by, that need no model. The table at the end has them all."""
 
 import re
 from collections import Counter

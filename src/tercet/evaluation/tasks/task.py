@@ -8,7 +8,7 @@ from tercet.data.sets.folder import DataFolder
 from tercet.encoder.model.arrays import Vectors
 
 Result = dict[str, Any]
-"""`metric`, `score` (x 100), `num`, `protocol`, and whatever else a task has to say; `items` where they are asked for."""
+"""`metric`, `score` (x 100), `num`, `protocol`, and what else a task has to say; `items` where they are asked for."""
 
 
 class Embed(Protocol):

@@ -22,8 +22,9 @@ class ViewsStage(StageSettings, SentenceSettings):
     """The most words of a text; null for no limit."""
 
     view: View = "span"
-    """Which part of a text asks for the rest of it. `span`: 3 to 9 words in a row, against the text without them; `words`: its 2 to 6 rarest
-    words, against the text without half of them; `lead`: its first sentence, against the others."""
+    """Which part of a text asks for the rest of it. `span`: 3 to 9 words in a row, against the text without them;
+    `words`: its 2 to 6 rarest words, against the text without half of them; `lead`: its first sentence, against the
+    others."""
 
     num_views: int = Field(default=1, ge=1)
     """How many pairs each text gives."""
