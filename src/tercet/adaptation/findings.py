@@ -75,7 +75,7 @@ class Findings:
     learned: list[Learned]
     measures: list[Measure]
     domain: Measure | None
-    """The one that decides: the mean of your own tasks, else of the views of held-out texts; None where there are none."""
+    """What decides: the mean of your own tasks, else of the views of held-out texts; None where there are none."""
     examples: list[Example]
     num_pool: int
     """How many texts neighbours were looked for among."""
