@@ -165,8 +165,8 @@ class _Adaptation:
         judges = Judges(
             self.request.own,
             self.data,
-            held_out=[*Sentences(self.plan.held_out(), rank=1)],
-            others=evenly(learned_from, _MAX_POOL),
+            held_out=[*Sentences(self.plan.texts(held_out=True), rank=1)],
+            others=[*Sentences(self.plan.texts(held_out=False), rank=1)],
             seed=self.request.seed,
         )
         before = VectorStore(start)

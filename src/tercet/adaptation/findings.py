@@ -113,7 +113,7 @@ class Findings:
     def _reason(self) -> str:
         domain, general = self.domain, self.general
         if domain is None:
-            return "There are too few texts to judge by. Give more of them, or rows of your own (--eval)."
+            return "Too few held-out texts have two sentences, so nothing was measured. Give rows of your own (--eval)."
         _, _, gain, interval = domain.texts()
         found = f"On {domain.name} the adapted encoder is {gain} points (95% interval {interval})"
         lost = f"on {general.name} {general.texts()[2]}"
@@ -137,8 +137,8 @@ class Findings:
             )
         if not self.of("own"):
             found.append(
-                "Judged by parts of texts that nothing was learned from. Rows of your own (--eval) say more; "
-                "--label helps to make some."
+                "Judged by texts that nothing was learned from: how well a first sentence finds the rest. Rows of your "
+                "own (--eval) say more, and --label helps to make some."
             )
         return found
 

@@ -19,13 +19,14 @@ from tercet.storage.choices import View
 from tercet.synthesis.views import Pair, views_of
 from tercet.vectors.store import VectorStore
 
-Group = Literal["own", "held-out", "synthetic", "general"]
+Group = Literal["own", "held-out", "general"]
 
-JUDGING_VIEWS: tuple[View, ...] = ("words", "lead")
-"""Views that no plan learns from, since a view flatters what learned from it."""
+_VIEW: View = "lead"
+"""The first sentence of a text looks for the rest of it: neighbours in a document. No plan learns from it, since a view
+flatters what learned from it; the rarest words of a text, though no plan learns from them either, flatter spans."""
 
 LEAST_HELD_OUT = 20
-"""With fewer pairs of a view nothing is said about it."""
+"""With fewer texts of two sentences or more, held-out texts decide nothing."""
 
 _NUM_CANDIDATES = 500
 """Each held-out text is looked for among about so many."""
@@ -72,7 +73,7 @@ class Judges:
         self._own = choose_tasks(own) if own else []
         self._folder = data_for(self._own, data)
         self._has_stsb = self._folder.has("senteval/STS/STSBenchmark/sts-dev.csv")
-        self._views = {view: [*views_of(held_out, view, seed=seed)] for view in JUDGING_VIEWS}
+        self._pairs = [*views_of(held_out, _VIEW, seed=seed)]
         self._others = others[:_NUM_CANDIDATES]
 
     def on_domain(self, embed: VectorStore) -> list[Judgement]:
@@ -82,9 +83,8 @@ class Judges:
             InputError: A file is not as it should be.
         """
         found: list[Judgement] = [("own", task.name, self._run(task, embed)) for task in self._own]
-        for view, pairs in self._views.items():
-            if len(pairs) >= LEAST_HELD_OUT:
-                found.append(("held-out", _NAMES[view], score_view(pairs, self._others, embed)))
+        if len(self._pairs) >= LEAST_HELD_OUT:
+            found.append(("held-out", "held-out texts", score_view(self._pairs, self._others, embed)))
         return found
 
     def on_general(self, embed: VectorStore) -> Judgement:
@@ -100,13 +100,6 @@ class Judges:
             raise
         except InputError as error:
             raise InputError(f"{task.name}: {error}") from error
-
-
-_NAMES: dict[View, str] = {
-    "words": "held-out texts, by their rarest words",
-    "lead": "held-out texts, by their first sentence",
-    "span": "held-out texts, by some words in a row",
-}
 
 
 def score_view(pairs: Sequence[Pair], others: Sequence[str], embed: VectorStore) -> Result:

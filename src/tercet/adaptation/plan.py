@@ -160,7 +160,21 @@ class Plan:
         readout = _encoder_settings(settings.start or request.model, settings.revision)
         encoder = EncoderSettings(**{**readout, **settings.encoder.given()})
         training = replace(training, settings=settings.model_copy(update={"encoder": encoder}))
-        return cls(replace(recipe, stages=(*made, training)), border)
+        plan = cls(replace(recipe, stages=(*made, training)), border)
+        plan.check_held_out()
+        return plan
+
+    def check_held_out(self) -> None:
+        """Raise SettingError if something is learned from texts that are held out."""
+        for stage in self.learned_from:
+            for source in cast("SynthesizeStage | ViewsStage", stage.settings).sentences:
+                if source.share != (0.0, self.border):
+                    raise SettingError(
+                        f"stages.{stage.name}.sentences: some texts are held out to judge by. Name other SENTENCES, "
+                        "and leave the share as it is."
+                    )
+        if {source.path for source in self.contrast.rows.sources} - {f"{REFERENCE}{s.name}" for s in self.learned_from}:
+            raise SettingError(f"stages.{CONTRAST}.rows: are what the other stages make. Choose another --plan.")
 
     @property
     def contrast(self) -> ContrastStage:
@@ -177,12 +191,13 @@ class Plan:
         settings = cast("SynthesizeStage | ViewsStage", self.learned_from[0].settings)
         return SentenceSettings(**settings.part(SentenceSettings))
 
-    def held_out(self) -> SentenceSettings:
-        """Return which sentences nothing is learned from."""
+    def texts(self, *, held_out: bool) -> SentenceSettings:
+        """Return whole texts, those that nothing is learned from or the others."""
         settings = self.sentences()
-        share = (self.border, 1.0)
+        share = (self.border, 1.0) if held_out else (0.0, self.border)
         sources = [source.model_copy(update={"share": share}) for source in settings.sentences]
-        return settings.model_copy(update={"sentences": sources, "max_sentences": 2 * HELD_OUT.rows})
+        whole = {"split": False, "max_premise_words": None, "max_sentences": 2 * HELD_OUT.rows}
+        return settings.model_copy(update={"sentences": sources, **whole})
 
 
 def _encoder_settings(model: str, revision: str | None) -> dict[str, Any]:

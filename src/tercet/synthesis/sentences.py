@@ -82,7 +82,8 @@ class Sentences:
         read: dict[str, Counter[str]] = {}
         for source in self.rows.describe()["sources"]:  # one file may be read twice, such as two of its columns
             read.setdefault(source["path"], Counter()).update({name: source[name] for name in ("num_read", "num_bad")})
-        return {"sources": read, "num_texts": self.num_texts, **self.tally.as_json()}
+        sources = {path: dict(counts) for path, counts in read.items()}
+        return {"sources": sources, "num_texts": self.num_texts, **self.tally.as_json()}
 
     def _fresh_sieve(self) -> Sieve[str]:
         return Sieve(self._rules, key=as_words if self._settings.deduplicate else None, shown=str)
