@@ -1,16 +1,17 @@
 """The findings of `adapt`: the verdict, the warnings, the neighbours, and the texts that come with it."""
 
 import csv
-import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tercet.adaptation.findings import Findings, Measure, recognised
+from tercet.adaptation.findings import Findings, Learned, Measure, domain_of
 from tercet.adaptation.neighbours import compare, spread
 from tercet.adaptation.page import document_of
 from tercet.data.rows.words import as_words
+from tercet.evaluation.intervals import Items
 from tercet.reporting.html import to_html
 from tercet.reporting.markdown import to_markdown
 from tercet.training.recipe import read_recipe
@@ -18,74 +19,74 @@ from tercet.training.recipe import read_recipe
 ROOT = Path(__file__).parents[2]
 
 
-def findings_with(*measures, **more):
-    audit = {
-        "num_triplets": 30,
-        "sentences": {"num": 40, "num_kept": 40, "dropped": {}, "sources": {"in.txt": {"num_read": 40, "num_bad": 0}}},
-        "filters": {"num": 40, "num_kept": 30, "dropped": {"alpha": {"num": 10, "samples": []}}},
-    }
+def findings_with(*measures, domain=None, keep_anyway=False, share=1.0, learned=()):
     recipe = read_recipe(ROOT / "recipes" / "gense-nli.yaml")
-    given = {
-        "command": "tercet adapt",
-        "recipe": recipe,
-        "num_steps": 40,
-        "best_step": 8,
-        "num_learned": 20,
-        "recognised": (70, 200),
-        "samples": [],
-        "examples": [],
-    }
-    return Findings(audit=audit, measures=[*measures], num_pool=0, **{**given, **more})
+    return Findings(
+        command="tercet adapt",
+        recipe=recipe,
+        num_steps=40,
+        share=share,
+        keep_anyway=keep_anyway,
+        learned=[*learned],
+        measures=[*measures],
+        domain=domain,
+        examples=[],
+        num_pool=0,
+    )
 
 
-def measure(group, before, after, **more):
-    return Measure(group, group, "accuracy", 10, before, after, **more)
+def measure(group, gain, *, by=1.0):
+    """A measure whose interval reaches so far to both sides."""
+    return Measure(group, f"{group} rows", "accuracy", 10, 50, 50 + gain, gain - by, gain + by)
 
 
 @pytest.mark.parametrize(
-    ("own", "keeps_start"), [([], False), ([(50, 49)], True), ([(50, 50)], False), ([(50, 49), (50, 52)], False)]
+    ("domain", "general", "kept", "reason"),
+    [
+        (3.0, -0.4, "the adapted encoder", r"\+3\.0 points \(95% interval \+2\.0 to \+4\.0\), on general rows -0\.4\."),
+        (0.9, 0.0, "the start", "that may be chance"),
+        (-3.0, 0.0, "the start", "it is worse"),
+        (3.0, -0.6, "the start", r"-0\.6, and at most 0\.5 may be lost there"),
+        (None, 0.0, "the start", r"Too few held-out texts .+ \(--eval\)"),
+    ],
 )
-def test_the_mean_over_ones_own_rows_decides(own, keeps_start):
-    findings = findings_with(*(measure("own", *pair) for pair in own), measure("synthetic", 1, 2))
-    assert findings.keeps_start is keeps_start
-    assert findings.verdict.startswith("Kept: the start" if keeps_start else "Kept: the adapted encoder")
+def test_the_result_is_kept_where_it_is_better_by_more_than_chance_and_forgot_little(domain, general, kept, reason):
+    decides = None if domain is None else measure("own", domain)
+    measures = [*([] if decides is None else [decides]), measure("general", general)]
+    findings = findings_with(*measures, domain=decides)
+    assert findings.verdict.startswith(f"Kept: {kept}. ") and re.search(reason, findings.verdict)
+    assert findings.keeps_start is (kept == "the start")
+    anyway = findings_with(*measures, domain=decides, keep_anyway=True)
+    assert not anyway.keeps_start
+    assert any("--keep-anyway" in warning for warning in anyway.warnings) is findings.keeps_start
 
 
-def test_what_was_forgotten_and_what_is_not_real_is_said():
-    good = findings_with(measure("own", 1, 2), measure("synthetic", 1, 2), measure("general", 80, 78.5))
-    assert good.warnings == []
-    bad = findings_with(measure("synthetic", 2, 2), measure("general", 80, 77))
-    text = to_markdown(document_of(bad, {}), "")
-    assert "3.0 points less on general" in text
-    assert "Nothing was gained" in text
-    assert "synthetic" in bad.warnings[-1] and "--eval" in bad.warnings[-1]
+def test_what_was_not_measured_and_what_was_moved_back_is_said():
+    own = measure("own", 1.5)
+    assert findings_with(own, measure("general", 0), domain=own).warnings == []
+    held_out = measure("held-out", 1.5)
+    moved, judged = findings_with(held_out, measure("general", 0), domain=held_out, share=0.5).warnings
+    assert "50% of the way" in moved and "--eval" in judged
 
 
-def test_a_sentence_is_recognised_where_it_is_the_nearest_to_what_follows_from_it(tmp_path):
-    spots = {"north": [0, 1], "east": [1, 0], "south": [0, -1], "up": [1, 9], "right": [9, 1], "left": [-9, -1]}
-    spots["nearer"] = [1, 7]
-    rows = [("north", "right"), ("north", "up"), ("east", "right"), ("south", "left")]  # the last of a sentence counts
-    rows = [json.dumps({"anchor": anchor, "positive": positive}) for anchor, positive in [*rows, ("south", "right")]]
-    (tmp_path / "triplets.jsonl").write_text("\n".join(rows))
+def test_your_own_rows_decide_and_without_them_the_held_out_texts():
+    def judged(*scores):
+        values = {"own": scores[0], "held-out": scores[1]}
+        found = []
+        for group, score in values.items():
+            result = {"metric": "MAP", "score": score, "num": 30, "items": Items("mean", np.full(30, score / 100))}
+            found.append((group, group, result))
+        return found
 
-    def found(*others):
-        pool = ["north", *others]
-        return recognised(tmp_path / "triplets.jsonl", pool, lambda texts: np.array([spots[t] for t in texts], float))
-
-    assert found() == (2, 3)
-    assert found("nearer") == (1, 3)
-
-
-def test_a_synthesizer_that_does_not_know_the_text_is_told_of():
-    measures = measure("own", 1, 2), measure("synthetic", 1, 2)
-    assert findings_with(*measures, recognised=(70, 200)).warnings == []
-    (warning,) = findings_with(*measures, recognised=(69, 200)).warnings
-    assert "(69 of 200 find theirs)" in warning and "--synthesizer" in warning
+    domain = domain_of(judged(50.0, 40.0), judged(52.0, 30.0))
+    assert (domain.group, domain.gain) == ("own", 2.0)
+    assert (domain.low, domain.high) == (pytest.approx(2), pytest.approx(2))
 
 
 def test_the_report_escapes_what_users_write():
-    bad = findings_with(measure("synthetic", 1, 2), measure("general", 1, 1))
-    bad = Findings(**{**vars(bad), "samples": [{"anchor": "<script>*x*", "positive": "<b>", "positive_true": 1.0}]})
+    sample = {"anchor": "<script>*x*", "positive": "<b>", "positive_true": 1.0}
+    sentences = {"num": 1, "num_kept": 1, "dropped": {}, "sources": {"in.txt": {"num_read": 1, "num_bad": 0}}}
+    bad = findings_with(measure("general", 0), learned=[Learned("triplets", 1, sentences, None, [sample])])
     assert "<script>" not in to_html(document_of(bad, {}))
     assert "\\*x\\*" in to_markdown(document_of(bad, {}), "")
 

@@ -10,8 +10,8 @@ from killing import kill_when
 # A random model says nothing of use: what it writes is kept however it is judged.
 LOOSE = {"alpha": 0, "argmax": "false", "min_hypothesis_words": 1, "containment": "false"}
 SMALL = {"max_new_tokens": 6, "shard_sentences": 10, "num_samples": 6, "engine": "transformers", "precision": "exact"}
-CONTRAST = {"steps.most": 12, "batch": 8, "checkpoint_every": 2, "evaluate.every": 4, "precision": "exact"}
-TIME = re.compile(r"(synthesis|training|measuring): [\d,]+ s")
+CONTRAST = {"steps.most": 12, "batch": 8, "checkpoint_every": 2, "precision": "exact"}
+TIME = re.compile(r"(making rows|training|judging): [\d,]+ s")
 
 
 def sentences(num, *, seed=1):
@@ -28,11 +28,11 @@ def command(tmp_path, models, synthesizer_folder):
         (tmp_path / name / "in.txt").write_text("".join(f"{text}\n" for text in sentences(40)))
 
     def args(*more, model=models["t5"]):
-        settings = [f"stages.synthesize.{key}={value}" for key, value in (LOOSE | SMALL).items()]
+        settings = [f"stages.triplets.{key}={value}" for key, value in (LOOSE | SMALL).items()]
         settings += [f"stages.contrast.{key}={value}" for key, value in CONTRAST.items()]
         chosen = [word for setting in settings for word in ("--set", setting)]
         named = ["--model", model, "--synthesizer", synthesizer_folder("t5"), "--data", tmp_path]
-        return ["adapt", "in.txt", "--out", "out", *named, *chosen, *more]
+        return ["adapt", "in.txt", "--out", "out", "--plan", "gense", *named, *chosen, *more]
 
     return args
 
@@ -47,9 +47,9 @@ def test_it_ends_with_an_encoder_a_report_and_something_to_look_at(tercet, comma
     done = tercet(*command())
     assert done.returncode == 0, done.stderr
     printed = done.stdout
-    for part in ("before", "after", "held-out synthetic triplets", "general sentences", "Nearest to:", "report.html"):
+    for part in ("before", "after", "95% interval", "general sentences", "Nearest to:", "report.html"):
         assert part in printed
-    assert printed.rstrip().splitlines()[-1].startswith("Kept: the adapted encoder")
+    assert printed.rstrip().splitlines()[-1].startswith("Kept: the start. Too few held-out texts")
     assert {"encoder", "report.html", "report.md", "adapt.json", "run"} <= {
         p.name for p in (tmp_path / "out").iterdir()
     }
@@ -62,8 +62,8 @@ def test_killed_at_any_moment_it_ends_with_the_same_encoder_and_report(launch, t
     out = tmp_path / "killed" / "out"
     moments = {
         "before anything": lambda: (out / ".lock").exists(),
-        "while it generates": lambda: any(out.glob("run/candidates/synthesize/*/*.parquet")),
-        "between the stages": lambda: (out / "run" / "stages" / "01-synthesize" / "stage.json").exists(),
+        "while it generates": lambda: any(out.glob("run/candidates/triplets/*/*.parquet")),
+        "between the stages": lambda: (out / "run" / "stages" / "01-triplets" / "stage.json").exists(),
         "while it trains": lambda: any(out.glob("run/stages/02-contrast/checkpoints/step-*")),
         "while it measures": lambda: (out / "run" / "stages" / "02-contrast" / "stage.json").exists(),
         "while it writes": lambda: (out / "encoder").exists(),

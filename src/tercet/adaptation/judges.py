@@ -118,10 +118,15 @@ def score_view(pairs: Sequence[Pair], others: Sequence[str], embed: VectorStore)
     }
 
 
+def general_rows() -> list[dict[str, str]]:
+    """Return everyday sentences, each with a paraphrase."""
+    with as_file(files("tercet.adaptation") / "general.tsv") as path:
+        return [record for _, record in read_records(path)]
+
+
 def score_general(embed: VectorStore) -> Result:
     """Score everyday sentences of the package: how often a sentence's nearest among all paraphrases is its own."""
-    with as_file(files("tercet.adaptation") / "general.tsv") as path:
-        rows = [record for _, record in read_records(path)]
+    rows = general_rows()
     texts, paraphrases = (unit(embed([row[side] for row in rows])) for side in ("text", "paraphrase"))
     cosines = texts @ paraphrases.T
     places = np.arange(len(rows))
