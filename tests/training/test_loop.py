@@ -158,9 +158,9 @@ def test_the_last_two_checkpoints_are_kept(whole):
 def test_a_checkpoint_has_no_pickle(whole):
     files = {path.name for path in (whole[1] / "checkpoints" / "step-00000012").iterdir()}
     tensors = {"weights.safetensors", "optimizer.safetensors", "extra-queue.safetensors"}
-    assert files == {*tensors, "state.json", "manifest.json"}
-    for name in ("state.json", "manifest.json"):
-        json.loads((whole[1] / "checkpoints" / "step-00000012" / name).read_text())
+    assert files == {*tensors, "state.json", "SHA256SUMS"}
+    json.loads((whole[1] / "checkpoints" / "step-00000012" / "state.json").read_text())
+    assert len((whole[1] / "checkpoints" / "step-00000012" / "SHA256SUMS").read_text().splitlines()) == 4
 
 
 DAMAGES = {
@@ -169,7 +169,7 @@ DAMAGES = {
     "empty": lambda content: b"",
     "flipped": lambda content: content[:-2] + bytes([content[-2] ^ 16]) + content[-1:],
 }
-FILES = ["weights.safetensors", "optimizer.safetensors", "extra-queue.safetensors", "state.json", "manifest.json"]
+FILES = ["weights.safetensors", "optimizer.safetensors", "extra-queue.safetensors", "state.json", "SHA256SUMS"]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

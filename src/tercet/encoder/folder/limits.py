@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tercet.encoder.model.readouts import T5_FAMILY
 from tercet.errors import ModelError
-from tercet.storage.manifest import check_manifest
+from tercet.storage.manifest import MANIFEST, check_manifest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,7 +63,7 @@ def check_files(folder: Path) -> None:
         folder,
         of=lambda file: not file.is_file() or file.stat().st_size <= _MAX_CHECKED_BYTES,
         raised=ModelError,
-        fix=_FIX,
+        fix=f"{_FIX[:-1]}, or remove {MANIFEST} where you have changed the file yourself.",
     )
 
 

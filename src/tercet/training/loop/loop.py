@@ -212,9 +212,7 @@ class _Training:
     def _diverged(self, number: int, what: str) -> DivergedError:
         steps = self.checkpoints.steps()
         kept = f"The checkpoint of step {steps[-1]} is good" if steps else "There is no checkpoint yet"
-        return DivergedError(
-            f"{self.label}, step {number}: {what}. {kept}. Lower learning_rate or clip."
-        )
+        return DivergedError(f"{self.label}, step {number}: {what}. {kept}. Lower learning_rate or clip.")
 
     def _score(self, candidate: bool) -> bool:
         """Score the module, and return whether it is a candidate and the best so far."""
