@@ -125,6 +125,9 @@ class StageFolder:
         elif [*damaged] == [record] and _read_text(key) == self._key:
             logger.warning("%s: is damaged, and written anew: what it made is whole", record)
             self.finish(self._about)
+        elif damaged and found.get("key") == self._key and self._is_output(found.get("output")):
+            logger.warning("%s: does not agree with %s, and is written anew: what it made is whole", manifest, record)
+            manifest.unlink()
         elif damaged:
             file = next(iter(damaged))
             return f"{file} {damaged[file]}"
@@ -133,9 +136,12 @@ class StageFolder:
         if not {"key", "output"} <= found.keys() and not damaged:
             return f"{record} is damaged"
         if not manifest.exists() and found.get("key") == self._key:
-            if not self._output.exists() or sha256_of_path(self._output) != found["output"]:
+            if not self._is_output(found["output"]):
                 return f"{self._output} is not as it was written"
         return "" if read_record(record).get("key") == self._key else _CHANGED
+
+    def _is_output(self, digest: object) -> bool:
+        return self._output.exists() and sha256_of_path(self._output) == digest
 
     def _why_not_go_on(self, key: Path) -> str:
         """Return why a stage that is not done cannot go on; empty where it can."""

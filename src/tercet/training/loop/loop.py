@@ -199,8 +199,8 @@ class _Training:
         self.processes.sum_gradients(parameter for _, parameter in self.trained)
         norm = clip_gradients(self.trained, self.settings.clip)
         if not math.isfinite(norm):
-            bad = first_not_finite(self.trained)
-            raise self._diverged(number, f"the gradient of {bad} is not finite; no update was made")
+            name = first_not_finite(self.trained)
+            raise self._diverged(number, f"the gradient of {name} is not finite; no update was made")
         self.optimizer.step()
         if bad := first_bad_weight(self.trained):
             raise self._diverged(number, f"the update made {bad} not finite, and is not kept")
