@@ -1,4 +1,4 @@
-"""The commands that are disturbed, on tiny random models, and what is left of them; each run is a process of its own."""
+"""The commands that are disturbed, on tiny random models, and what they leave; each runs in a process of its own."""
 
 import contextlib
 import hashlib
@@ -70,7 +70,9 @@ def make_world(folder, make_models):
         {"name": "c", "synthesize": {"sentences": "in.txt", "model": "synth", "shard_sentences": 8}},
     ]
     (folder / "recipe.yaml").write_text(yaml.safe_dump({"start": "bert", "stages": stages}))
-    start("evaluate", folder, args=("evaluate", "--model", "t5", "--tasks", "scored:pairs.tsv", "--out", ".")).end()
+    code, said = start("evaluate", folder, args=(*COMMANDS["evaluate"].args[:-1], ".")).end()
+    if code != OK:
+        raise SystemExit(said)
 
 
 class Started:
@@ -111,7 +113,7 @@ def start(name, folder, *, faults=None, args=None, max_bytes=None, call=None):
         if faults is not None:
             faults.install()
         sys.argv = ["tercet", *(args or (COMMANDS[name].args if name in COMMANDS else ()))]
-        code = call() if call is not None else _run_main()
+        code = call() if call is not None else run_main()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -121,7 +123,8 @@ def start(name, folder, *, faults=None, args=None, max_bytes=None, call=None):
         os._exit(code)
 
 
-def _run_main():
+def run_main():
+    """Run the command line as it is in `sys.argv`, and return its exit code."""
     try:
         cli.main()
     except SystemExit as error:
@@ -132,5 +135,5 @@ def _run_main():
 def copy_of(world, scratch):
     """Return a copy of a world to work in."""
     folder = Path(scratch) / f"{time.monotonic_ns()}"
-    shutil.copytree(world, folder, symlinks=True)
+    shutil.copytree(world, folder, copy_function=os.link)  # nobody changes a file of a model in its place
     return folder

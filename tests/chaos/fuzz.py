@@ -23,10 +23,36 @@ from tercet.training.recipe import read_recipe
 MAX_SECONDS, MAX_BYTES = 10, 500 * 2**20
 
 NASTY = [
-    b"[" * 5000, b"{\"a\":" * 5000, b"9" * 5000, b"1e999999", b"-1", b"0", b"null", b"[]", b"{}", b"true", b'""', b"NaN",
-    b"\0", b"\xff\xfe", b"\xed\xa0\x80", b'"\\ud83d"', b"a" * 100_000, b"&a [*a]", b"!!python/object:os.system", b"${HOME}",
-    b"../../etc/passwd", b'<!ENTITY x "y">', b'encoding="utf-7"', b'"', b"\r", b"\t", b",", b"\xef\xbb\xbf", b"999999999999",
-]  # fmt: skip
+    b"[" * 5000,
+    b'{"a":' * 5000,
+    b"9" * 5000,
+    b"1e999999",
+    b"-1",
+    b"0",
+    b"null",
+    b"[]",
+    b"{}",
+    b"true",
+    b'""',
+    b"NaN",
+    b"\0",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b'"\\ud83d"',
+    b"a" * 100_000,
+    b"&a [*a]",
+    b"!!python/object:os.system",
+    b"${HOME}",
+    b"../../etc/passwd",
+    b'<!ENTITY x "y">',
+    b'encoding="utf-7"',
+    b'"',
+    b"\r",
+    b"\t",
+    b",",
+    b"\xef\xbb\xbf",
+    b"999999999999",
+]
 
 
 @st.composite
@@ -66,8 +92,9 @@ def other_values(draw, content):
     return json.dumps(value if draw(st.integers(0, 9)) else other).encode()
 
 
-def readers(world, scratch):
+def readers(world, done, scratch):
     """Return (name, good file, reader) of everything that reads files of others."""
+    scratch.mkdir()
     found = []
 
     def add(name, content, read, file):
@@ -77,8 +104,8 @@ def readers(world, scratch):
 
     texts = (world / "in.txt").read_bytes()
     as_json = b"".join(json.dumps({"text": line}).encode() + b"\n" for line in texts.decode().splitlines()[:4])
-    tmx = b"""<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>one</seg></tuv>
-<tuv xml:lang="de"><seg>eins</seg></tuv></tu></body></tmx>"""
+    sides = b"".join(b'<tuv xml:lang="%s"><seg>one</seg></tuv>' % side for side in (b"en", b"de"))
+    tmx = b'<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body><tu>%s</tu></body></tmx>' % sides
     tables = (world / "pairs.tsv").read_bytes()[:400]
     contents = {
         "lines": texts[:300],
@@ -88,7 +115,7 @@ def readers(world, scratch):
         "snli": tables,
         "tmx": tmx,
     }
-    contents["parquet"] = next((world / "made" / "candidates").glob("*.parquet")).read_bytes()
+    contents["parquet"] = next((done / "synthesize" / "made" / "candidates").glob("*.parquet")).read_bytes()
     for name in FORMATS:
         file = scratch / f"a.{name}"
         add(f"records: {name}", contents[name], lambda file, name=name: [*read_records(file, name)], file)
@@ -96,18 +123,23 @@ def readers(world, scratch):
             add(f"texts: {name}", contents[name], lambda file, name=name: TextFile.open(file, file_format=name), file)
     add("task file", tables, kind_of, scratch / "task.tsv")
     add("recipe", (world / "recipe.yaml").read_bytes(), read_recipe, scratch / "recipe.yaml")
-    add("results", (world / "results.json").read_bytes(), lambda file: read_runs([file]), scratch / "results.json")
+    add(
+        "results",
+        (done / "evaluate" / "scores" / "results.json").read_bytes(),
+        lambda file: read_runs([file]),
+        scratch / "results.json",
+    )
     add("json", (world / "t5" / "config.json").read_bytes(), read_json, scratch / "a.json")
     add(
         "audit",
-        (world / "made" / "audit.json").read_bytes(),
+        (done / "synthesize" / "made" / "audit.json").read_bytes(),
         lambda file: read_audit(file.parent),
         scratch / "audit" / "audit.json",
     )
     add("manifest", (world / "t5" / "SHA256SUMS").read_bytes(), lambda file: [*damage_of(file)], scratch / "SHA256SUMS")
     add(
         "log",
-        (world / "run" / "metrics.jsonl").read_bytes(),
+        (done / "train" / "run" / "metrics.jsonl").read_bytes(),
         lambda file: read_runs([file.parent]),
         scratch / "log" / "metrics.jsonl",
     )

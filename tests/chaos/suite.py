@@ -18,12 +18,13 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 import tercet
 from chaos import fuzz
-from chaos.commands import COMMANDS, OK, REFUSED, copy_of, make_world, start
+from chaos.commands import COMMANDS, OK, REFUSED, copy_of, make_world, run_main, start
 from chaos.faults import KINDS, Faults
 
 _MODULES = [
@@ -61,6 +62,8 @@ class Chaos:
         self.tried, self.survived, self.failures = Counter(), Counter(), []
         self.commands = {name: command for name, command in COMMANDS.items() if slow or not command.is_slow}
         self.expected, self.num_writes = {}, {}
+        self.done = scratch / "done"
+        self.done.mkdir()
 
     def prepare(self):
         """Run every command once, undisturbed, count its writes, and keep what it made."""
@@ -68,24 +71,13 @@ class Chaos:
             folder = copy_of(self.world, self.scratch)
             counted = self.scratch / f"{name}.writes"
             faults = Faults(None, 0, folder)
-
-            def call(name=name, faults=faults, counted=counted):
-                from chaos.commands import _run_main
-
-                code = _run_main()
-                num = faults.num_writes
-                counted.write_text(str(num))
-                return code
-
+            call = partial(_counting, faults, counted)
             code, said = start(name, folder, faults=faults, call=call).end()
             if code != OK:
                 raise SystemExit(f"{name} fails without any disturbance: {said}")
             self.expected[name] = command.digests(folder)
             self.num_writes[name] = int(counted.read_text())
-            for part in ("made", "run", "out.npy"):
-                if name in ("synthesize", "train") and (folder / part).is_dir() and not (self.world / part).exists():
-                    shutil.copytree(folder / part, self.world / f"{part}.done")
-            shutil.rmtree(folder)
+            folder.rename(self.done / name)
 
     def _count(self, row, failure):
         self.tried[row] += 1
@@ -153,7 +145,7 @@ class Chaos:
         except Exception as error:
             failure = f"{file}: {error!r}"
         file.write_bytes(before)
-        self._count(f"flip in {target.name.removesuffix('.done')}, found by verify", failure)
+        self._count(f"flip in {target.name}, found by verify", failure)
 
     def flip_and_go_on(self, name):
         """Kill a command in a late write, flip a bit of what it has kept, and start it again."""
@@ -197,33 +189,33 @@ class Chaos:
 
     def rounds(self):
         """Yield disturbances without end, every sort in turn."""
-        with tempfile.TemporaryDirectory(dir=self.scratch) as folder:
-            shutil.copytree(self.world / "made.done", self.world / "made")
-            shutil.copytree(self.world / "run.done", self.world / "run")
-            readers = fuzz.readers(self.world, Path(folder))
-            for name in ("made", "run"):
-                shutil.rmtree(self.world / name)
-            for number in itertools.count():
-                for reader in readers[number % 4 :: 4]:
-                    yield lambda reader=reader, number=number: self.fuzz(reader, seed=number)
-                for name in self.commands:
-                    write = self.random.randrange(self.num_writes[name]) + 1
-                    for kind in KINDS:
-                        yield lambda name=name, kind=kind, write=write: self.fault(name, kind, write)
-                    delay_s = self.random.random() * 1.5
-                    yield lambda name=name, delay_s=delay_s: self.kill(name, delay_s)
-                for name in ("embed", "train", "synthesize"):
-                    yield lambda name=name: self.flip_and_go_on(name)
-                yield lambda name=[*self.commands][number % len(self.commands)]: self.race(name)
-                for target in ("run.done", "made.done", "t5"):
-                    for _ in range(3):
-                        yield lambda target=target: self.flip(self.world / target)
+        readers = fuzz.readers(self.world, self.done, self.scratch / "read")
+        kept = [self.done / "train" / "run", self.done / "synthesize" / "made", self.world / "t5"]
+        for number in itertools.count():
+            for target in kept:
+                for _ in range(3):
+                    yield partial(self.flip, target)
+            for name, kind in itertools.product(self.commands, KINDS):
+                yield partial(self.fault, name, kind, self.random.randrange(self.num_writes[name]) + 1)
+            for reader in readers[number % 4 :: 4]:
+                yield partial(self.fuzz, reader, seed=number)
+            for name in ("embed", "train", "synthesize"):
+                yield partial(self.flip_and_go_on, name)
+            for name in self.commands:
+                yield partial(self.kill, name, self.random.random() * 1.5)
+            yield partial(self.race, [*self.commands][number % len(self.commands)])
 
     def table(self):
         """Return what was tried and what survived."""
         rows = [f"{row:<42} {self.tried[row]:>8,} {self.survived[row]:>9,}" for row in sorted(self.tried)]
         total = f"{'all':<42} {self.tried.total():>8,} {self.survived.total():>9,}"
         return "\n".join([f"{'':<42} {'tried':>8} {'survived':>9}", *rows, total])
+
+
+def _counting(faults, counted):
+    code = run_main()
+    counted.write_text(str(faults.num_writes))
+    return code
 
 
 def make_models(folder):
