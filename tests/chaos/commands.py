@@ -81,7 +81,7 @@ class Started:
     def __init__(self, pid, said):
         self.pid, self.said = pid, said
 
-    def end(self, timeout_s=120):
+    def end(self, timeout_s=600):
         """Return the exit code, below 0 where a signal ended it, and what was said on standard error."""
         limit_s = time.monotonic() + timeout_s
         while True:

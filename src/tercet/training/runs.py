@@ -55,7 +55,8 @@ def is_run(folder: Path) -> bool:
 def _sweep(folder: Path) -> None:
     """Remove what a kill left half-written; links are not followed."""
     (folder / MANIFEST).unlink(missing_ok=True)  # its files are written anew
-    for path in (folder, folder / "candidates", *folder.glob("stages/*"), *folder.glob("teachers/*")):
+    places = (folder, folder / "candidates", folder / "stages", folder / "kept")
+    for path in (*places, *folder.glob("stages/*"), *folder.glob("teachers/*")):
         if not path.is_symlink():
             remove_temporaries(path)
 

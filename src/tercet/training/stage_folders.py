@@ -196,6 +196,7 @@ def _read_text(path: Path) -> str:
 
 def _remove(folder: Path) -> None:
     """Remove a folder at once: killed meanwhile, all of it is there or, under another name, what is left of it."""
-    gone = folder.with_name(f".{folder.name}.removed1.tercet")
+    gone = folder.with_name(f".{folder.name}.removed_.tercet")  # as temporary folders are called, which are swept
+    shutil.rmtree(gone, ignore_errors=True)
     folder.replace(gone)
     shutil.rmtree(gone)

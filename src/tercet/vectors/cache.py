@@ -15,7 +15,9 @@ from tercet.vectors.kept import read_kept
 logger = logging.getLogger("tercet")
 
 
-def cached_vectors(file: Path | None, make: Callable[[], Vectors], *, num: int, dim: int) -> Vectors:
+def cached_vectors(
+    file: Path | None, make: Callable[[], Vectors], *, num: int | None = None, dim: int | None = None
+) -> Vectors:
     """Return the vectors in a file; where it is not there or is damaged, make them and keep them.
 
     Vectors that cannot be kept are no error: they are made again the next time, and a warning says so.
@@ -23,8 +25,8 @@ def cached_vectors(file: Path | None, make: Callable[[], Vectors], *, num: int, 
     Args:
         file: Where they are kept, under a name that says all that decides them; None to keep nothing.
         make: Makes them.
-        num: How many there are.
-        dim: How many numbers each has.
+        num: How many there are; any number where None.
+        dim: How many numbers each has; any number where None.
     """
     if file is not None and file.exists():
         try:
