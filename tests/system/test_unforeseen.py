@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tercet import cli
+from tercet.storage.locks import hold_target
 
 NESTED, DIGITS = "[" * 900 + "]" * 900, "9" * 5000
 LETTERS = itertools.pairwise("abcdefghijkl")
@@ -50,7 +51,7 @@ CASES = {
     "a setting of 5,000 digits": ({}, f"embed in.txt --set max_tokens={DIGITS}"),
     "a manifest that is damaged": ({"x/SHA256SUMS": "\0"}, "verify x/SHA256SUMS"),
     "nothing to verify": ({"x/a": "b"}, "verify x"),
-    "a run that is none": ({"x/.lock": ""}, "runs prune x"),
+    "a run that is none": ({"x/a": ""}, "runs prune x"),
 }  # fmt: skip
 MODEL_CASES = {
     "tokenizer_config.json: null": lambda folder: (folder / "tokenizer_config.json").write_text("null"),
@@ -58,7 +59,7 @@ MODEL_CASES = {
     "config.json: a distance of 0": lambda folder: change(folder / "config.json", relative_attention_max_distance=0),
     "config.json: 10^9 layers": lambda folder: change(folder / "config.json", num_layers=10**9),
     "config.json: a list for a number": lambda folder: change(folder / "config.json", d_model=[1]),
-    "config.json: an activation of no name": lambda folder: change(folder / "config.json", feed_forward_proj="none"),
+    "config.json: an activation of no name": lambda folder: change(folder / "config.json", feed_forward_proj=3),
     "tokenizer.json: null": lambda folder: (folder / "tokenizer.json").write_text("null"),
     "tokenizer.json: no model": lambda folder: change(folder / "tokenizer.json", model=None),
     "modules.json: numbers": lambda folder: (folder / "modules.json").write_text("[1, 2]"),
@@ -162,18 +163,23 @@ def test_a_copy_of_standard_input_goes_when_the_command_is_told_to_end(tmp_path,
     assert not [*(tmp_path / "tmp").iterdir()]
 
 
-def test_a_second_command_says_who_holds_the_target(launch, tercet, tmp_path, models):
-    (tmp_path / "in.txt").write_text("".join(f"line {i}\n" for i in range(4000)))
-    args = ["--model", models["t5"], "--out", "out.npy", "--shard-texts", "50"]
-    with launch("embed", "in.txt", *args, folder=tmp_path) as (pid, _):
-        while not [*tmp_path.glob("out.npy.parts/*.npy")]:
-            time.sleep(0.01)
-        (tmp_path / "other.txt").write_text("".join(f"another {i}\n" for i in range(100)))
-        done = tercet("embed", "other.txt", *args)
-        os.kill(pid, signal.SIGKILL)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "embed in.txt --out out.npy",
+        "synthesize in.txt --out out",
+        "export --format onnx --out out",
+        "report r --out out.md",
+    ],
+)
+def test_a_second_command_says_who_holds_the_target(tercet, tmp_path, command):
+    (tmp_path / "in.txt").write_text("one\ntwo\n")
+    before = sorted(tmp_path.iterdir())
+    with hold_target(tmp_path / command.split()[-1]):
+        done = tercet(*command.split())
     is_one_line(done)
-    assert re.search(rf"out\.npy: another run is going on here: process {pid} \(tercet embed\) since ", done.stderr)
-    assert [*tmp_path.glob("out.npy.parts/*.npy")]
+    assert f"out{Path(command).suffix}: another run is going on here: process {os.getpid()} (" in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize("files", [{"thesis.txt": "of value"}, {".hidden": "of value"}])
