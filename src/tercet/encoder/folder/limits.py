@@ -86,9 +86,7 @@ def check_config(config: Mapping[str, Any], folder: Path) -> None:
             raise ModelError(f"{file}: {name} is {str(value)[:40]}. It has to be a number from 0 to below 1. {_FIX}")
     for name in ("feed_forward_proj", "hidden_act"):
         if not isinstance(config.get(name), str | None):
-            raise ModelError(
-                f"{file}: {name} is {str(config[name])[:40]}. It has to be the name of an activation. {_FIX}"
-            )
+            raise ModelError(f"{file}: {name} is {str(config[name])[:40]}. It has to be a name. {_FIX}")
     buckets = config.get("relative_attention_num_buckets") or 32
     distance = config.get("relative_attention_max_distance") or 128
     if config.get("model_type") in T5_FAMILY and (buckets < 4 or distance <= buckets // 2):
