@@ -15,11 +15,13 @@ VERBS = [
     "export",
     "fetch",
     "leaks",
+    "prune",
     "refilter",
     "report",
     "search",
     "synthesize",
     "train",
+    "verify",
 ]
 ERRORS = [
     "DivergedError",

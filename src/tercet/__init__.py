@@ -15,6 +15,7 @@ Each verb is a function here and a command of `tercet`:
     report      results beside the papers' published tables
     export      an encoder as a graph for ONNX Runtime or OpenVINO
     fetch       bring evaluation data from the hub; `leaks` looks for training texts in it
+    verify      whether what was written is as it was written; `prune` removes what a run no longer uses
 """
 
 from importlib import import_module
@@ -39,10 +40,12 @@ if TYPE_CHECKING:
     from tercet.encoder.export import export
     from tercet.evaluation.evaluate import evaluate
     from tercet.reporting.report import report
+    from tercet.storage.verify import verify
     from tercet.synthesis.comparison import compare
     from tercet.synthesis.corpus import refilter, synthesize
     from tercet.synthesis.synthesizer import Synthesizer
     from tercet.training.leaks import leaks
+    from tercet.training.stage_folders import prune
     from tercet.training.train import train
     from tercet.vectors.embed import embed
     from tercet.vectors.search import search
@@ -68,11 +71,13 @@ __all__ = [
     "export",
     "fetch",
     "leaks",
+    "prune",
     "refilter",
     "report",
     "search",
     "synthesize",
     "train",
+    "verify",
 ]
 
 # Imported on first use, so that `import tercet` and `tercet --help` stay instant.
@@ -86,11 +91,13 @@ _LAZY = {
     "export": "encoder.export",
     "fetch": "data.sets.fetch",
     "leaks": "training.leaks",
+    "prune": "training.stage_folders",
     "refilter": "synthesis.corpus",
     "report": "reporting.report",
     "search": "vectors.search",
     "synthesize": "synthesis.corpus",
     "train": "training.train",
+    "verify": "storage.verify",
 }
 
 

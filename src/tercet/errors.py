@@ -7,7 +7,7 @@
     ├── SettingError     a value that is unknown or does not fit the others
     ├── ModelError       a model that cannot be found, read or trusted
     │   └── NonFiniteError   a model whose output is not a number
-    ├── DivergedError    a training whose loss or gradient is not a number
+    ├── DivergedError    a training whose loss, gradient or weights are not numbers
     └── OutputError      a target that cannot be written
 
 Every message reads `what: where. fix.` and the command line exits with code 2.
@@ -53,7 +53,7 @@ class NonFiniteError(ModelError):
 
 
 class DivergedError(TercetError):
-    """The loss or the gradient of a training is NaN or infinite; the message names the step, and no update was made."""
+    """The loss, the gradient or the weights of a training are NaN or infinite; the message names the step."""
 
 
 class OutputError(TercetError):

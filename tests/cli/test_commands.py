@@ -8,7 +8,7 @@ import pytest
 
 import tercet
 from tercet import SettingError
-from tercet.cli import app, data_app
+from tercet.cli import app, data_app, runs_app
 from tercet.storage.assignments import parse_assignments
 
 CLI = Path(tercet.__file__).with_name("cli")
@@ -16,7 +16,9 @@ VERBS = sorted(name for name in tercet.__all__ if name.islower())
 
 
 def test_every_command_is_a_verb():
-    commands = [command.callback.__name__ for typer in (app, data_app) for command in typer.registered_commands]
+    commands = [
+        command.callback.__name__ for typer in (app, data_app, runs_app) for command in typer.registered_commands
+    ]
     assert sorted(commands) == VERBS
 
 
@@ -28,7 +30,12 @@ def test_the_command_line_does_nothing_but_parse_and_call_verbs(file):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node not in guarded and (node.module or "").startswith("tercet"):
             allowed = ("tercet", "tercet.errors", "tercet.cli", "tercet.cli.options")
-            assert node.module in (*allowed, "tercet.storage.choices", "tercet.storage.assignments"), node.module
+            assert node.module in (
+                *allowed,
+                "tercet.storage.choices",
+                "tercet.storage.assignments",
+                "tercet.storage.tracebacks",
+            ), node.module
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tercet":
             assert node.attr in VERBS
 
@@ -71,7 +78,7 @@ def test_a_setting_without_a_value_is_refused():
 def test_a_command_has_the_defaults_of_its_function():
     renamed = {"batch_tokens": "max_batch_tokens", "file_format": "format"}
     shown = {"progress", "name"}  # which the command line sets itself
-    for command in (command for typer in (app, data_app) for command in typer.registered_commands):
+    for command in (command for typer in (app, data_app, runs_app) for command in typer.registered_commands):
         options = inspect.signature(command.callback).parameters
         arguments = inspect.signature(getattr(tercet, command.callback.__name__)).parameters
         for name, option in options.items():

@@ -10,7 +10,14 @@ import torch
 from transformers import BertModel, T5ForConditionalGeneration, T5Model
 
 from tercet import Encoder, ModelError, OutputError, SettingError
+from tercet.encoder.folder import layout
 from tercet.encoder.model.shapes import shape_config
+
+
+@pytest.fixture(autouse=True)
+def no_manifest(monkeypatch):
+    """Save models as other programs do, without hashes: they are changed here."""
+    monkeypatch.setattr(layout, "write_manifest", lambda _folder: None)
 
 
 def save_plain(model, tokenizer, folder):

@@ -1,11 +1,28 @@
 """Files are whole or not there."""
 
+import contextlib
 import errno
+import json
+import os
+import shutil
+from itertools import count
+from pathlib import Path
 
 import pytest
 
 from tercet import InputError, ModelError, OutputError
-from tercet.storage.files import atomic_folder, atomic_write, check_writable, make_folder, read_json, write_json
+from tercet.storage import files
+from tercet.storage.files import (
+    append_to,
+    atomic_folder,
+    atomic_write,
+    check_writable,
+    make_folder,
+    read_json,
+    recover,
+    remove_temporaries,
+    write_json,
+)
 from tercet.storage.hashing import sha256_of_file, sha256_of_folder, sha256_of_json
 
 
@@ -108,3 +125,116 @@ def test_hashes_depend_on_contents_and_names_not_on_the_order_of_keys(tmp_path):
     (tmp_path / "a.json").rename(tmp_path / "b.json")
     assert sha256_of_folder(tmp_path) != before
     assert sha256_of_json({"a": 1, "b": 2}) == sha256_of_json({"b": 2, "a": 1}) != sha256_of_json({"a": 1, "b": 3})
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"[" * 900 + b"]" * 900, "nested more than 100 deep"),
+        (b"1" * 5000, "limit"),
+        (b"null", "it holds null, not an object"),
+        (b"[]", "it holds a list, not an object"),
+        (b'"a"', "it holds a text, not an object"),
+        (b"3", "it holds a number, not an object"),
+        (b"true", "it holds true or false, not an object"),
+    ],
+)
+def test_json_of_another_kind_or_without_end_is_refused(tmp_path, content, problem):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(InputError, match=rf"a\.json: is not JSON \(.*{problem}.*\)\. Check the file\.$"):
+        read_json(tmp_path / "a.json", kind=dict)
+
+
+def test_json_that_is_too_large_a_pipe_or_a_device_is_refused_at_once(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps("x" * 100))
+    with pytest.raises(InputError, match="more than 50 bytes"):
+        read_json(tmp_path / "a.json", max_bytes=50)
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    for name in ("pipe.json", "zero.json"):
+        with pytest.raises(InputError, match="it is no file, but a device or a pipe"):
+            read_json(tmp_path / name)
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_folder_survives_a_kill_at_every_step_of_its_replacement(tmp_path, monkeypatch, exchanges):
+    if not exchanges:
+        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+
+    class Killed(BaseException):
+        pass
+
+    for last in range(1, 9):
+        target = tmp_path / str(last) / "m"
+        with atomic_folder(target) as folder:
+            (folder / "old").touch()
+        calls = count(1)
+
+        def killing(real, calls=calls, last=last):
+            def call(*args, **options):
+                if next(calls) >= last:
+                    raise Killed
+                return real(*args, **options)
+
+            return call
+
+        with monkeypatch.context() as patch, contextlib.suppress(Killed), atomic_folder(target) as folder:
+            (folder / "new").touch()
+            patch.setattr(Path, "replace", killing(Path.replace))
+            patch.setattr(shutil, "rmtree", killing(shutil.rmtree))
+            patch.setattr(files, "_sync_folder", killing(files._sync_folder))
+        recover(target)
+        assert [path.name for path in target.iterdir()] in (["old"], ["new"])
+        with atomic_folder(target) as folder:
+            (folder / "newest").touch()
+        remove_temporaries(target.parent)
+        assert [path.name for path in target.parent.iterdir()] == ["m"]
+        assert [path.name for path in target.iterdir()] == ["newest"]
+
+
+def test_a_folder_that_a_kill_left_without_its_name_is_put_back_and_that_is_said(tmp_path, caplog):
+    (tmp_path / ".m.abcd1234.replaced.tercet").mkdir()
+    (tmp_path / ".m.abcd1234.replaced.tercet" / "old").touch()
+    remove_temporaries(tmp_path)
+    assert [path.name for path in (tmp_path / "m").iterdir()] == ["old"]
+    assert "what was there before is back" in caplog.text
+
+
+def test_files_of_other_people_are_no_temporaries(tmp_path):
+    names = [".app.settings", ".notes.12345678", ".a.tercet", "a.abcd1234.tercet", ".bashrc"]
+    for name in names:
+        (tmp_path / name).touch()
+    (tmp_path / ".a.npy.abcd1234.tercet").touch()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").touch()
+    (tmp_path / ".b.abcd1234.tercet").symlink_to(tmp_path / "elsewhere")
+    remove_temporaries(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "elsewhere"}
+    assert (tmp_path / "elsewhere" / "file").exists()
+
+
+def test_what_is_replaced_hands_its_permissions_on(tmp_path):
+    (tmp_path / "a").touch(0o600)
+    with atomic_write(tmp_path / "a") as stream:
+        stream.write(b"new")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "m").mkdir(0o700)
+    with atomic_folder(tmp_path / "m") as folder:
+        (folder / "new").touch()
+    assert (tmp_path / "m").stat().st_mode & 0o777 == 0o700
+
+
+def test_links_are_not_followed_when_something_is_written(tmp_path):
+    (tmp_path / "victim").write_text("of value")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "victim").write_text("of value")
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    (tmp_path / "m").symlink_to(tmp_path / "folder")
+    with pytest.raises(OutputError, match="link"), append_to(tmp_path / "link") as stream:
+        stream.write("line\n")
+    with atomic_write(tmp_path / "link") as stream:
+        stream.write(b"new")
+    with atomic_folder(tmp_path / "m") as folder:
+        (folder / "new").touch()
+    assert not (tmp_path / "link").is_symlink() and not (tmp_path / "m").is_symlink()
+    assert (tmp_path / "victim").read_text() == (tmp_path / "folder" / "victim").read_text() == "of value"

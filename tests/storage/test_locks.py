@@ -35,7 +35,8 @@ def holder(tmp_path):
 
 
 def test_a_lock_that_another_process_holds_is_an_output_error_until_that_process_is_killed(tmp_path, holder):
-    with pytest.raises(OutputError, match=f"^{tmp_path}: another run is going on here. Wait, or name another folder."):
+    said = rf"another run is going on here: process {holder.pid} \(-c .* since .*\. Wait, or name another\."
+    with pytest.raises(OutputError, match=f"^{tmp_path}: {said}"):
         hold(tmp_path / ".lock").__enter__()
     holder.kill()
     holder.wait()

@@ -34,7 +34,7 @@ def test_removing_leaves_nothing(tmp_path):
 def test_a_kill_while_the_plan_is_written_is_no_other_work(tmp_path, caplog, replace):
     started = Shards(tmp_path / "parts", plan={"n": 1}, ending=".npz")
     [marker] = started.folder.iterdir()
-    marker.rename(marker.with_name(f".{marker.name}.abcd_123"))
+    marker.rename(marker.with_name(f".{marker.name}.abcd_123.tercet"))
     Shards(tmp_path / "parts", plan={"n": 1}, ending=".npz", replace=replace)
     assert [*started.folder.iterdir()] == [marker]
     assert not caplog.text

@@ -150,8 +150,8 @@ def test_a_run_that_was_cut_off_goes_on_with_the_same_bytes_and_makes_no_shard_t
         make_corpus(settings(lines), tmp_path / "cut", model=StandIn(fail_after=50))
     done = len([*(tmp_path / "cut" / "candidates").glob("*.parquet")])
     assert 0 < done < 7
-    (tmp_path / "cut" / "candidates" / ".000004.parquet.abcdefgh").write_bytes(b"half of it")
-    (tmp_path / "cut" / ".triplets.jsonl.abcdefgh").write_bytes(b"half of it")
+    (tmp_path / "cut" / "candidates" / ".000004.parquet.abcdefgh.tercet").write_bytes(b"half of it")
+    (tmp_path / "cut" / ".triplets.jsonl.abcdefgh.tercet").write_bytes(b"half of it")
     (tmp_path / "cut" / ".somebodys.settings").write_bytes(b"of value")
     rest = StandIn()
     make_corpus(settings(lines), tmp_path / "cut", model=rest)
@@ -193,7 +193,7 @@ def test_a_run_that_was_killed_while_it_wrote_its_plan_starts_again(lines, tmp_p
     make_corpus(settings(lines), tmp_path / "whole", model=StandIn())
     [marker] = (path for path in (tmp_path / "whole" / "candidates").glob("*.json") if path.name != "made.json")
     (tmp_path / "killed" / "candidates").mkdir(parents=True)
-    (tmp_path / "killed" / "candidates" / f".{marker.name}.abcdefgh").write_bytes(b"half of it")
+    (tmp_path / "killed" / "candidates" / f".{marker.name}.abcdefgh.tercet").write_bytes(b"half of it")
     make_corpus(settings(lines), tmp_path / "killed", model=StandIn())
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
@@ -256,7 +256,7 @@ def test_what_is_no_filter_or_no_corpus_is_refused(lines, tmp_path):
     with pytest.raises(InputError, match=r"audit\.json: there is no such file\. Name a folder that"):
         refilter(tmp_path)
     (tmp_path / "out" / "candidates" / "000002.parquet").unlink()
-    with pytest.raises(InputError, match=r"000002\.parquet: No such file"):
+    with pytest.raises(InputError, match=r"000002\.parquet: is not as it was written"):
         refilter(tmp_path / "out", alpha=0.5)
     assert triplets(tmp_path / "out"), "the old triplets are gone"
 

@@ -467,7 +467,7 @@ def test_a_disk_too_full_for_the_target_keeps_whole_shards_for_the_next_run(terc
         np.testing.assert_allclose(np.load(file)[:, : encoder.dim], expected, atol=1e-5)
     assert number == 5
     assert tercet(*args).returncode == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", f"out.{ending}"}
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", f"out.{ending}", f"out.{ending}.sha256"}
 
 
 @pytest.mark.parametrize("max_file_bytes", [100, 5_000, 100_000])

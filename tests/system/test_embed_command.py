@@ -152,7 +152,7 @@ def test_vectors_are_in_the_order_of_the_texts_over_batches_and_shards(tercet, t
     vectors, written = read_vectors(tmp_path / "out.parquet")
     assert written == texts
     np.testing.assert_allclose(vectors, encoder.embed(texts), atol=CLOSE)
-    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.parquet"}
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.parquet", "out.parquet.sha256"}
 
 
 def test_options_reach_the_encoder(tercet, tmp_path, models, sentences):
@@ -281,7 +281,7 @@ def test_killed_many_times_it_ends_with_the_same_bytes_and_no_shard_is_embedded_
     done = tercet(*command(out))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / out).read_bytes() == (tmp_path / f"whole.{ending}").read_bytes()
-    assert {path.name for path in tmp_path.iterdir()} == before | {out}
+    assert {path.name for path in tmp_path.iterdir()} == before | {out, f"{out}.sha256"}
     assert f"{NUM_KILLED_TEXTS} texts" in done.stderr.splitlines()[-1]
 
 
@@ -293,6 +293,7 @@ def test_a_finished_shard_is_taken_as_it_is(launch, tercet, command, tmp_path, e
     shard = np.load(marked)
     shard[:, :256] = 7.0
     np.save(marked, shard)
+    marked.with_name("000001.npy.sha256").unlink()
     assert tercet(*command("out.npy")).returncode == 0
     expected = encoder.embed(many_texts(NUM_TEXTS, seed=2))
     expected[SHARD_TEXTS : 2 * SHARD_TEXTS] = 7.0
@@ -307,7 +308,7 @@ def test_shards_of_other_texts_are_thrown_away(launch, tercet, command, tmp_path
     assert done.returncode == 0
     assert "other work" in done.stderr
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), encoder.embed(texts), atol=CLOSE)
-    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.npy"}
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.npy", "out.npy.sha256"}
 
 
 @pytest.mark.parametrize("more", [["--dims", "32"], ["--set", "readout=enc-first"], ["--set", "prompt=query: [X]"]])
@@ -327,12 +328,12 @@ def test_shards_made_with_other_settings_are_thrown_away(launch, tercet, command
 def test_what_a_kill_left_at_the_very_end_is_removed(launch, tercet, command, tmp_path):
     run_until_shards(launch, command("out.npy"), tmp_path, "out.npy", 1)
     (tmp_path / "out.npy.parts" / "out.npy").write_bytes(b"half of it")
-    (tmp_path / "out.npy.parts" / ".000001.npy.abcdefgh").write_bytes(b"half of it")
+    (tmp_path / "out.npy.parts" / ".000001.npy.abcdefgh.tercet").write_bytes(b"half of it")
     (tmp_path / ".out.npy.parts.removed").mkdir()
     (tmp_path / ".out.npy.parts.removed" / "000000.npy").write_bytes(b"a shard of a run that is done")
     assert tercet(*command("out.npy")).returncode == 0
     assert np.load(tmp_path / "out.npy").shape == (NUM_TEXTS, 256)
-    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.npy"}
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.npy", "out.npy.sha256"}
 
 
 def test_an_interrupt_keeps_the_finished_shards(launch, tercet, command, tmp_path):
@@ -341,4 +342,4 @@ def test_an_interrupt_keeps_the_finished_shards(launch, tercet, command, tmp_pat
     assert len(shards) >= 2
     assert not list((tmp_path / "out.npy.parts").glob(".*")), "a temporary file was left"
     assert tercet(*command("out.npy")).returncode == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.npy"}
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "out.npy", "out.npy.sha256"}

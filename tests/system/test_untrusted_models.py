@@ -35,6 +35,7 @@ def model(models, tmp_path, canary, monkeypatch):
     """Return a copy of a good model, with code beside it that could be imported from here."""
     folder = tmp_path / "model"
     shutil.copytree(models["projected"], folder)
+    (folder / "SHA256SUMS").unlink()  # somebody else made it
     code = f"import os\nos.mkdir({str(canary)!r})\nclass Foreign:\n    pass\nForeignConfig = ForeignModel = Foreign\n"
     (folder / "modeling_x.py").write_text(code)
     monkeypatch.syspath_prepend(folder)

@@ -158,9 +158,9 @@ def test_the_last_two_checkpoints_are_kept(whole):
 def test_a_checkpoint_has_no_pickle(whole):
     files = {path.name for path in (whole[1] / "checkpoints" / "step-00000012").iterdir()}
     tensors = {"weights.safetensors", "optimizer.safetensors", "extra-queue.safetensors"}
-    assert files == {*tensors, "state.json", "manifest.json"}
-    for name in ("state.json", "manifest.json"):
-        json.loads((whole[1] / "checkpoints" / "step-00000012" / name).read_text())
+    assert files == {*tensors, "state.json", "SHA256SUMS"}
+    json.loads((whole[1] / "checkpoints" / "step-00000012" / "state.json").read_text())
+    assert len((whole[1] / "checkpoints" / "step-00000012" / "SHA256SUMS").read_text().splitlines()) == 4
 
 
 DAMAGES = {
@@ -169,7 +169,7 @@ DAMAGES = {
     "empty": lambda content: b"",
     "flipped": lambda content: content[:-2] + bytes([content[-2] ^ 16]) + content[-1:],
 }
-FILES = ["weights.safetensors", "optimizer.safetensors", "extra-queue.safetensors", "state.json", "manifest.json"]
+FILES = ["weights.safetensors", "optimizer.safetensors", "extra-queue.safetensors", "state.json", "SHA256SUMS"]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -184,9 +184,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(tmp_path, w
         file.write_bytes(content)
     with caplog.at_level(logging.WARNING, logger="tercet"), pytest.raises(Stopped):
         run(tmp_path, stop_at=2)  # goes on behind step 6, and is stopped in step 8
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{file}: is missing or damaged, so this checkpoint is not used"
-    ]
+    [said] = (record.getMessage() for record in caplog.records)
+    named = f"{file.parent}/" if name == "SHA256SUMS" else f"{file}:"  # a damaged name in it is that of no file
+    assert said.startswith(named) and said.endswith(": is missing or damaged, so this checkpoint is not used")
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000006"]
     found, _ = run(tmp_path)
     assert_same(found, whole[0])
@@ -414,3 +414,23 @@ def test_epochs_of_rows_that_are_not_counted_are_refused(tmp_path):
 def test_exactly_one_length_is_wanted(lengths):
     with pytest.raises(ValueError, match="exactly one of steps and epochs"):
         LoopSettings(learning_rate=1e-3, **lengths)
+
+
+@pytest.mark.parametrize("optimizer", ["adafactor", "adamw"])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_weights_that_the_last_update_made_not_finite_are_an_error_and_no_checkpoint(tmp_path, optimizer, steps):
+    settings = {"optimizer": optimizer, "clip": None, "learning_rate": 1e38, "steps": steps, "checkpoint_every": 1}
+    with pytest.raises(DivergedError, match=r"training, step 1: the update made .* not finite, .* no checkpoint yet"):
+        run(tmp_path, **settings)
+    assert not [*tmp_path.glob("checkpoints/step-*")]
+
+
+def test_a_checkpoint_of_an_earlier_version_has_a_manifest_in_json_and_is_used(tmp_path, whole):
+    with pytest.raises(Stopped):
+        run(tmp_path, stop_at=8)
+    for folder in (tmp_path / "checkpoints").glob("step-*"):
+        lines = (folder / "SHA256SUMS").read_text().splitlines()
+        (folder / "manifest.json").write_text(json.dumps({line[66:]: line[:64] for line in lines}))
+        (folder / "SHA256SUMS").unlink()
+    found, _ = run(tmp_path)
+    assert_same(found, whole[0])

@@ -60,6 +60,7 @@ def is_skipped(result):
 
 
 def test_a_start_that_was_converted_from_pickles_is_the_same_start(run, tmp_path):
+    (tmp_path / "start" / "SHA256SUMS").unlink()
     weights = tmp_path / "start" / "model.safetensors"
     torch.save(load_file(weights), tmp_path / "start" / "pytorch_model.bin")
     weights.unlink()
@@ -76,6 +77,7 @@ def test_a_start_is_the_same_whatever_other_programs_keep_beside_it(run, tmp_pat
     (tmp_path / "start" / "pytorch_model.bin").write_bytes(b"")
     assert is_skipped(run())
     weights = tmp_path / "start" / "model.safetensors"
+    (tmp_path / "start" / "SHA256SUMS").unlink()
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
     assert not is_skipped(run())
 

@@ -125,7 +125,7 @@ def test_a_setting_may_have_the_name_of_a_kind_of_stage(read):
         ("stages.nli.name=a/b", r"^stages\.1\.name 'a/b': does not fit"),
         ("stages.nli.classify={}", r"^stages\.nli: has 2 kinds"),
         ("stages.2.batch=3", r"^stages\.2: there is no such stage\. Take a number below 2, or one of: qa, nli"),
-        ("stages.nli.rows=${NO_SUCH_VARIABLE}/x.tsv", r"^\$\{NO_SUCH_VARIABLE\}: the environment has no"),
+        ("stages.nli.rows=${TERCET_NO_SUCH_VARIABLE}/x.tsv", r"^\$\{TERCET_NO_SUCH_VARIABLE\}: the environment has no"),
         ("stages=[]", r"^stages: "),
         ('stages=[{"contrat": {}}]', r"^stages\.0\.contrat: there is no such kind of stage\. Known: tokenizer"),
     ],
@@ -166,9 +166,20 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_variables_of_the_environment_are_put_in(read, monkeypatch):
-    monkeypatch.setenv("WHERE", "/somewhere")
-    recipe = read(TWO_STAGES, "stages.nli.rows=${WHERE}/nli.tsv")
+    monkeypatch.setenv("TERCET_WHERE", "/somewhere")
+    recipe = read(TWO_STAGES, "stages.nli.rows=${TERCET_WHERE}/nli.tsv")
     assert recipe.stages[1].settings.rows.sources[0].path == "/somewhere/nli.tsv"
+
+
+def test_other_variables_are_put_in_only_where_they_are_allowed_by_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET", "xyzzy")
+    (tmp_path / "r.yaml").write_text(TWO_STAGES)
+    change = ["stages.nli.rows=acme/${SECRET}"]
+    with pytest.raises(SettingError, match=r"\$\{SECRET\}: is not for recipes, .* --env SECRET\.") as refused:
+        read_recipe(tmp_path / "r.yaml", changes=change)
+    assert "xyzzy" not in str(refused.value)
+    recipe = read_recipe(tmp_path / "r.yaml", changes=change, env=["SECRET"])
+    assert recipe.stages[1].settings.rows.sources[0].path == "acme/xyzzy"
 
 
 def test_a_change_of_one_stage_does_not_reach_what_an_alias_shares(read):

@@ -38,10 +38,11 @@ def fetch(
 def leaks(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="Whose training rows are looked at.")],
     data: options.Data = None,
+    env: options.Env = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Look for a recipe's training texts in the evaluation data; exit code 1 where there are any."""
-    found = tercet.leaks(recipe, data=data, progress=True)
+    found = tercet.leaks(recipe, data=data, env=env or [], progress=True)
     if as_json:
         typer.echo(json.dumps({path: own.to_dict() for path, own in found.items()}, indent=2))
     else:

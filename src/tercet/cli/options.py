@@ -20,6 +20,10 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="A setting of the recipe: seed, start, stages.nli.batch ..."),
 ]
+Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="NAME", help="A variable that the recipe may use; TERCET_* are always allowed."),
+]
 Tokenizer = Annotated[str | None, typer.Option(help="Another tokenizer than the model's own: a folder or hub id.")]
 Revision = Annotated[str | None, typer.Option(help="The branch, tag or commit on the hub.")]
 ConvertPickle = Annotated[bool, typer.Option(help="Convert a pickled checkpoint once, weights only.")]

@@ -35,7 +35,11 @@ def train(
         typer.Option("--sweep", metavar="PATH=A,B", help="A setting with several values; every combination is run."),
     ] = None,
     data: options.Data = None,
+    env: options.Env = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the recipe, print it resolved, and stop.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Remove stages that other settings made, in place of keeping them.")
+    ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the log for TensorBoard, too.")] = False,
 ) -> None:
     """Train an encoder by a recipe. Killed and started again, it goes on and ends with the same weights."""
@@ -45,7 +49,9 @@ def train(
         changes=changes or [],
         sweep=sweep or [],
         data=data,
+        env=env or [],
         dry_run=dry_run,
+        force=force,
         tensorboard=tensorboard,
         progress=True,
     )

@@ -26,7 +26,9 @@ from tercet.encoder.graph import GRAPHS, RUNTIMES, Exported
 from tercet.errors import ModelError, OutputError, SettingError
 from tercet.storage.choices import GraphFormat, check_choice
 from tercet.storage.extras import require
-from tercet.storage.files import atomic_folder, target_errors, write_json
+from tercet.storage.files import atomic_folder, make_folder, target_errors, write_json
+from tercet.storage.locks import hold_target
+from tercet.storage.manifest import write_manifest
 
 if TYPE_CHECKING:
     import openvino
@@ -96,10 +98,16 @@ def export(model: "Model", out: str | Path, *, format: GraphFormat, int8: bool =
         OutputError: The folder cannot be written.
     """
     check_format(format)
+    target = Path(out)
+    make_folder(target.parent)
+    with hold_target(target):
+        return _export(model, target, format, int8)
+
+
+def _export(model: "Model", target: Path, format: GraphFormat, int8: bool) -> Difference:
     encoder = load_encoder(model)
     if isinstance(encoder, Exported):
         raise SettingError("an exported model cannot be exported again. Load the model that it was made from.")
-    target = Path(out)
     with target_errors(target):
         if target.is_dir() and any(target.iterdir()) and not (target / EXPORT_FILE).exists():
             raise OutputError(f"{target}: holds other files than an export, which would be lost. Name a new folder.")
@@ -119,6 +127,7 @@ def export(model: "Model", out: str | Path, *, format: GraphFormat, int8: bool =
                 "It was not kept; this model cannot be exported."
             )
         _write_rest(encoder, folder, {"format": format, "int8": int8, "graph": graph.name}, difference)
+        write_manifest(folder)
     return difference
 
 

@@ -9,10 +9,12 @@ import torch
 from torch import nn
 
 from tercet.encoder.folder.backbone import model_type_of, read_model, write_model
+from tercet.encoder.folder.limits import check_files, check_tokenizer
 from tercet.encoder.folder.names import FRESH, find_folder
 from tercet.encoder.model.shapes import shape_config
 from tercet.encoder.model.tokens import load_tokenizer
 from tercet.errors import ModelError, SettingError
+from tercet.storage.manifest import write_manifest
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase, T5ForConditionalGeneration
@@ -58,10 +60,12 @@ def load_generator(
         own, make = given, partial(_fresh, name.removeprefix(FRESH), given)
     else:
         folder = find_folder(name, revision=revision, pickles=convert_pickle)
+        check_files(folder)
         own, make = given or load_tokenizer(folder), partial(_stored, folder, convert_pickle)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = make(decoder_layers)
+    check_tokenizer(own, name, vocab_size=model.config.vocab_size)
     if encoder_layers is not None:
         keep_layers(model, "encoder", encoder_layers)
     return model, own
@@ -79,6 +83,7 @@ def save_generator(
     scaled = getattr(model.config, "scale_decoder_outputs", True)
     write_model(model, folder, dtype=dtype, config={} if scaled else {"tie_word_embeddings": False})
     tokenizer.save_pretrained(folder)
+    write_manifest(folder)
 
 
 def is_tied(config: "PretrainedConfig") -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.folder.layout import EXPORT_FILE
+from tercet.encoder.folder.limits import check_files, check_tokenizer
 from tercet.encoder.forward.batches import pad
 from tercet.encoder.forward.engine import BROKEN
 from tercet.encoder.model.prompts import SLOT, Prompt
@@ -144,7 +145,8 @@ class GraphEngine:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    stored: dict[str, Any] = read_json(folder / EXPORT_FILE)
+    check_files(folder)
+    stored: dict[str, Any] = read_json(folder / EXPORT_FILE, kind=dict)
     if stored["format"] not in GRAPHS:
         raise ValueError(f"format {stored['format']!r}")
     return stored
@@ -162,8 +164,10 @@ def _tokens(folder: Path, stored: dict[str, Any], settings: EncoderSettings) -> 
     prompt = settings.given().get("prompt", stored["prompt"])
     if prompt in stored["prompts"]:
         prompt = stored["prompts"][prompt] + SLOT
+    tokenizer = tokenizer_file(folder) or load_tokenizer(folder)
+    check_tokenizer(tokenizer, folder, vocab_size=None)
     return Tokens(
-        tokenizer_file(folder) or load_tokenizer(folder),
+        tokenizer,
         prompt=None if prompt is None else Prompt.parse(prompt),
         max_tokens=settings.max_tokens or stored["max_tokens"],
         lowercase=stored["lowercase"],

@@ -14,6 +14,7 @@ from tercet.reporting.overview import overview
 from tercet.reporting.results import Run, read_runs
 from tercet.reporting.sweeps import sweeps
 from tercet.storage.files import atomic_write, check_writable, make_folder
+from tercet.storage.locks import hold_target
 from tercet.storage.texts import several
 
 __all__ = ["report"]
@@ -43,6 +44,11 @@ def report(inputs: Sequence[str | Path], *, out: str | Path) -> list[Path]:
     if target.suffix.lower() not in (".html", ".md", ".svg", ".png"):
         raise SettingError(f"{target}: a report ends in .html or .md, a drawing of trajectories in .svg or .png.")
     check_writable(target)
+    with hold_target(target):
+        return _report(inputs, target)
+
+
+def _report(inputs: Sequence[str | Path], target: Path) -> list[Path]:
     if target.suffix.lower() in (".svg", ".png"):
         drawing = trajectory_drawing(read_runs(several(inputs)), target.suffix.lower().removeprefix("."))
         with atomic_write(target) as stream:

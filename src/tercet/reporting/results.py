@@ -1,6 +1,5 @@
 """What a report reads: results of `tercet evaluate`, and the log of a training run."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from tercet.errors import InputError, RowError
 from tercet.reporting.document import one_line
+from tercet.storage.documents import parse_json
 
 RESULTS = "results.json"
 METRICS = "metrics.jsonl"
@@ -224,7 +224,7 @@ def _read_steps(path: Path) -> Iterator[Step]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = parse_json(line)
         except ValueError as error:
             if number == len(lines):  # a run that is still going, or was killed, may have written half a line
                 return

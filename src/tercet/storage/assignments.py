@@ -1,10 +1,10 @@
 """Settings as they stand on a command line: `--set KEY=VALUE`."""
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 from tercet.errors import SettingError
+from tercet.storage.documents import parse_json
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def parse_assignment(assignment: str) -> tuple[str, Any]:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         words = text.strip()
         if words.startswith("[") and words.endswith("]") and not any(sign in words[1:-1] for sign in "[]{}\"':"):

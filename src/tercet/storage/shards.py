@@ -1,4 +1,7 @@
-"""Long work in fixed shards: a renamed file is the record that one is done, so a killed run goes on where it was."""
+"""Long work in fixed shards: a renamed file is the record that one is done, so a killed run goes on where it was.
+
+Its hash stands beside it, and a shard that is not as it was written counts as one that is not done.
+"""
 
 import logging
 import re
@@ -7,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tercet.errors import OutputError
-from tercet.storage.files import remove_temporaries, target_errors, write_json
+from tercet.storage.files import is_temporary, remove_temporaries, target_errors, write_json
 from tercet.storage.hashing import sha256_of_json
+from tercet.storage.manifest import forget, is_whole, record_file
 
 logger = logging.getLogger("tercet")
 
@@ -56,8 +60,26 @@ class Shards:
         return self.folder / f"{number:06d}{self.ending}"
 
     def is_done(self, number: int) -> bool:
-        """Return whether a shard is done."""
-        return self.path(number).exists()
+        """Return whether a shard is done and as it was written; a damaged one is removed, and a warning names it."""
+        path = self.path(number)
+        if not path.exists():
+            return False
+        if is_whole(path):
+            return True
+        self.reject(number, "it is not as it was written")
+        return False
+
+    def finish(self, number: int) -> None:
+        """Write the hash of a shard beside it."""
+        record_file(self.path(number))
+
+    def reject(self, number: int, problem: str) -> None:
+        """Remove a shard that cannot be used, so that it is made again."""
+        path = self.path(number)
+        logger.warning("%s: %s, so it is made again", path, problem)
+        with target_errors(path):
+            forget(path)
+            path.unlink(missing_ok=True)
 
     def any_done(self) -> bool:
         """Return whether there is a finished shard."""
@@ -73,7 +95,8 @@ class Shards:
 def _check_ours(folder: Path) -> None:
     """Check that a folder is empty or has a marker; of the first one, a kill may have left a temporary file alone."""
     names = [path.name for path in folder.iterdir()]
-    if names and not any(re.fullmatch(r"[0-9a-f]{64}\.json|\.[0-9a-f]{64}\.json\.\w{8}", name) for name in names):
+    is_ours = any(re.fullmatch(r"[0-9a-f]{64}\.json", name) for name in names) or all(map(is_temporary, names))
+    if folder.is_symlink() or not is_ours:
         raise OutputError(f"{folder}: is in the way, and not Tercet's. Move it or name another target.")
 
 

@@ -13,10 +13,20 @@ import numpy as np
 
 from tercet.data.reading.datasets import HUB
 from tercet.data.rows.given import given_files
-from tercet.errors import InputError, SettingError
+from tercet.errors import InputError, OutputError, SettingError
 from tercet.storage.choices import DEFAULT_SYNTHESIZER, Strategy
-from tercet.storage.files import atomic_write, make_folder, read_json, remove_temporaries, write_json
+from tercet.storage.files import (
+    atomic_write,
+    is_temporary,
+    make_folder,
+    read_json,
+    remove_temporaries,
+    target_errors,
+    write_json,
+)
 from tercet.storage.hashing import sha256_of_json
+from tercet.storage.locks import hold_target
+from tercet.storage.manifest import MANIFEST, forget, is_whole, record_file, write_manifest
 from tercet.storage.progress import progress_bar
 from tercet.storage.settings import checked
 from tercet.storage.shards import Shards, in_shards
@@ -41,6 +51,7 @@ _MADE = "made.json"
 _FEW = 0.2
 """Where a smaller share of the candidates is accepted, something may be wrong."""
 
+_AUDITED = {"strategy", "seed", "sentences", "filters", "num_triplets"}
 _FINISHED = "Name a folder that `tercet synthesize` has finished."
 
 
@@ -140,7 +151,20 @@ def synthesize(
     usual = SynthesisSettings.model_fields
     given = {name: value for name, value in named.items() if value not in (None, usual[name].default)}
     chosen = {"sentences": sources, "model": model, **_joined(given, settings)}
-    return Synthesis(Path(out), make_corpus(checked(SynthesisSettings, chosen), out, seed=seed, progress=progress))
+    target, checked_settings = Path(out), checked(SynthesisSettings, chosen)
+    make_folder(target.parent)
+    with hold_target(target):
+        _check_ours(target)
+        return Synthesis(target, make_corpus(checked_settings, target, seed=seed, progress=progress))
+
+
+def _check_ours(out: Path) -> None:
+    """Raise OutputError if a folder holds other files, and nothing that `synthesize` wrote."""
+    with target_errors(out):
+        names = {path.name for path in out.iterdir() if not is_temporary(path.name)} if out.exists() else set()
+    if names - {REJECTS} and CANDIDATES not in names:
+        others = ", ".join(sorted(names)[:3])
+        raise OutputError(f"{out}: holds other files than triplets ({others}). Name a new folder.")
 
 
 def _joined(named: Mapping[str, Any], settings: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -199,7 +223,9 @@ def make_corpus(
             "length and language. Set split: true where the texts are documents."
         )
     made = {"strategy": settings.strategy, "seed": seed, "num_shards": num_shards, "sentences": sentences.audit()}
+    forget(shards.folder / _MADE)
     write_json(shards.folder / _MADE, made)
+    record_file(shards.folder / _MADE)
     return _filter(shards.folder, out, filters)
 
 
@@ -232,7 +258,8 @@ def refilter(
     named = {"alpha": alpha, "leaks": None if leaks is None else several(leaks)}
     changes = _joined({name: value for name, value in named.items() if value is not None}, settings)
     filters = checked(FilterSettings, {**audit["filters"]["settings"], **changes})
-    return Synthesis(folder, _filter(folder / CANDIDATES, folder, filters))
+    with hold_target(folder):
+        return Synthesis(folder, _filter(folder / CANDIDATES, folder, filters))
 
 
 def read_audit(folder: Path) -> dict[str, Any]:
@@ -241,7 +268,10 @@ def read_audit(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: There is none.
     """
-    audit: dict[str, Any] = read_json(folder / AUDIT, fix=_FINISHED)
+    audit: dict[str, Any] = read_json(folder / AUDIT, kind=dict, fix=_FINISHED)
+    missing = _AUDITED - audit.keys()
+    if missing or not isinstance(audit["filters"], dict) or not isinstance(audit["filters"].get("settings"), dict):
+        raise InputError(f"{folder / AUDIT}: is not an audit ({', '.join(missing) or 'filters'}). {_FINISHED}")
     return audit
 
 
@@ -296,6 +326,7 @@ def _make(
             first = number * settings.shard_sentences
             made = maker(shard, first=first, seed=shard_seed)
             write_candidates(shards.path(number), made)
+            shards.finish(number)
             preview.accept(made)
             num = preview.tally.num_kept
             rate, share = num / (time.monotonic() - start_s), num / max(preview.tally.num, 1)
@@ -340,8 +371,9 @@ def _folder_of(plan: dict[str, object], candidates: Path) -> Path:
 
 def _filter(candidates: Path, out: Path, settings: FilterSettings) -> dict[str, Any]:
     """Write the accepted candidates and the audit."""
-    made = read_json(candidates / _MADE, fix=_FINISHED)
+    made = _read_made(candidates)
     remove_temporaries(out, of=(TRIPLETS, AUDIT, REJECTS))
+    (out / MANIFEST).unlink(missing_ok=True)
     chosen = Filter(settings, titles=made["strategy"] == TITLE)
     with atomic_write(out / TRIPLETS) as stream:
         for shard in _shards_of(candidates, made["num_shards"]):
@@ -350,12 +382,30 @@ def _filter(candidates: Path, out: Path, settings: FilterSettings) -> dict[str, 
     place = Path(os.path.relpath(candidates, out)).as_posix()
     audit = {**made, "candidates": place, "filters": filters, "num_triplets": chosen.tally.num_kept}
     write_json(out / AUDIT, audit)
+    own = (TRIPLETS, AUDIT, REJECTS)
+    write_manifest(out, of=lambda file: file.parent == out and file.name in own)
     return audit
+
+
+def _read_made(candidates: Path) -> dict[str, Any]:
+    """Return what candidates were made of.
+
+    Raises:
+        InputError: There are none, or it is damaged.
+    """
+    file = candidates / _MADE
+    made: dict[str, Any] = read_json(file, kind=dict, fix=_FINISHED)
+    if not is_whole(file) or not {"strategy", "num_shards"} <= made.keys() or type(made["num_shards"]) is not int:
+        raise InputError(f"{file}: is not as it was written. Run `tercet synthesize` again: nothing is lost.")
+    return made
 
 
 def _shards_of(folder: Path, num: int) -> Iterator[list[Candidate]]:
     for number in range(num):
-        yield [*read_candidates(folder / f"{number:06d}{_ENDING}")]
+        file = folder / f"{number:06d}{_ENDING}"
+        if not is_whole(file):
+            raise InputError(f"{file}: is not as it was written. Run `tercet synthesize` again: it is made anew.")
+        yield [*read_candidates(file)]
 
 
 def _load(settings: SynthesisSettings) -> Model:

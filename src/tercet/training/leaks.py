@@ -1,6 +1,6 @@
 """The verb `data leaks`: training texts that stand in the evaluation data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,13 @@ class Leaks:
         return asdict(self)
 
 
-def leaks(recipe: str | Path | Recipe, *, data: str | Path | None = None, progress: bool = False) -> dict[str, Leaks]:
+def leaks(
+    recipe: str | Path | Recipe,
+    *,
+    data: str | Path | None = None,
+    env: Sequence[str] = (),
+    progress: bool = False,
+) -> dict[str, Leaks]:
     """Look for every text that a recipe's stages read in the evaluation data.
 
     Texts are compared as words: capital letters, punctuation and blanks make no difference.
@@ -52,6 +58,7 @@ def leaks(recipe: str | Path | Recipe, *, data: str | Path | None = None, progre
     Args:
         recipe: Whose files and datasets are read as its stages read them, without the rows that `leaks` leave out.
         data: The folder, `$TERCET_DATA/eval` where None; every cell of every file below it is an evaluation text.
+        env: Variables of the environment that the recipe may use besides those that begin with `TERCET_`.
         progress: Whether a bar is shown.
 
     Returns:
@@ -64,7 +71,7 @@ def leaks(recipe: str | Path | Recipe, *, data: str | Path | None = None, progre
     known = texts_below(folder)
     if not known:
         raise InputError(f"{folder}: holds no evaluation texts. Name the folder with --data.")
-    sources = _sources(recipe if isinstance(recipe, Recipe) else read_recipe(recipe))
+    sources = _sources(recipe if isinstance(recipe, Recipe) else read_recipe(recipe, env=env))
     found: dict[str, Leaks] = {}
     with progress_bar("leaks", total=len(sources), unit="sources", enabled=progress) as advance:
         for path, readings in sources.items():

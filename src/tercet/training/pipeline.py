@@ -1,7 +1,6 @@
 """The pipeline: runs a recipe's stages in a folder. What is done is skipped, what was killed goes on."""
 
 import logging
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -16,8 +15,8 @@ from tercet.evaluation.evaluate import RESULTS, Evaluation, evaluate
 from tercet.evaluation.tasks.own import PARALLEL, trajectory_task
 from tercet.evaluation.tasks.table import choose_tasks, data_for
 from tercet.evaluation.tasks.task import Options, Result, Task, mean_of
-from tercet.storage.files import atomic_write, make_folder, target_errors, write_json
-from tercet.storage.hashing import sha256_of_json, sha256_of_path
+from tercet.storage.files import atomic_write, write_json
+from tercet.storage.hashing import sha256_of_json
 from tercet.storage.machine import machine, versions
 from tercet.training.loop.loop import Evaluate, Measure
 from tercet.training.loop.processes import Processes
@@ -31,7 +30,9 @@ from tercet.training.runs import (
     locked,
     log_to,
     read_record,
+    record_run,
 )
+from tercet.training.stage_folders import CLOCK, StageFolder
 from tercet.training.stages.kinds import KINDS
 from tercet.training.stages.scores import DevSettings, TrajectorySettings
 from tercet.training.stages.sharded import ShardedEncoder
@@ -43,9 +44,6 @@ logger = logging.getLogger("tercet")
 
 _NO_CHANGE = ("cache", "log_every", "checkpoint_every")
 """Settings that change nothing about a stage's output."""
-
-_CLOCK = "time.json"
-"""In the folder of a stage that is not done: how long earlier attempts took."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +97,7 @@ def run_recipe(
     run: str | Path,
     *,
     data: str | Path | None = None,
+    force: bool = False,
     tensorboard: bool = False,
     progress: bool = False,
 ) -> RunResult:
@@ -109,6 +108,7 @@ def run_recipe(
         run: The folder for everything. Killed and called again, a run goes on; stages whose settings and inputs have
             not changed are skipped.
         data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
+        force: Whether stages that other settings made are removed; else they are kept.
         tensorboard: Whether the log is written for TensorBoard, too.
         progress: Whether bars are shown.
 
@@ -121,7 +121,7 @@ def run_recipe(
         logger.setLevel(logging.ERROR)  # the main process says it
     try:
         with locked(Path(run)) if processes.is_main else nullcontext():
-            return _Run(recipe, Path(run), data, processes, tensorboard, progress and processes.is_main).go()
+            return _Run(recipe, Path(run), data, processes, force, tensorboard, progress and processes.is_main).go()
     finally:
         processes.stop()
 
@@ -146,10 +146,11 @@ class _Run:
         folder: Path,
         data: str | Path | None,
         processes: Processes,
+        force: bool,
         tensorboard: bool,
         progress: bool,
     ) -> None:
-        self.recipe, self.folder, self.data = recipe, folder, data
+        self.recipe, self.folder, self.data, self.force = recipe, folder, data, force
         self.processes, self.tensorboard, self.progress = processes, tensorboard, progress
         self.done: list[StageResult] = []
 
@@ -165,6 +166,8 @@ class _Run:
             join_logs(self.folder, [result.folder for result in self.done])
         encoders = [result.output.path for result in self.done if result.output.path.name == ENCODER]
         results = self._finish(encoders[-1]) if encoders and self.processes.is_main else None
+        if self.processes.is_main:
+            record_run(self.folder)
         encoder = self.folder / ENCODER if encoders else None
         self.processes.wait()
         return RunResult(tuple(self.done), encoder, results, self.recipe, self.folder, self.processes.is_main)
@@ -191,44 +194,24 @@ class _Run:
         settings = {name: value for name, value in stage.dump().items() if name not in _NO_CHANGE}
         key = sha256_of_json([stage.kind, settings, _deciding(work.inputs), self.recipe.seed])
         output = Output(folder / kind.output, key)
-        record = self._record_of(folder, output) if self.processes.is_main else None
+        about = {"kind": stage.kind, "inputs": work.inputs}
+        place = StageFolder(self.folder, folder, output=output.path, key=key, about=about)
+        record = place.prepare(force=self.force) if self.processes.is_main else None
         if self.processes.share(float(record is not None)):
             record = record or {}
             return StageResult(stage.name, folder, output, True, record.get("notes", {}), record.get("time_s", 0.0))
-        earlier_s: float = read_record(folder / _CLOCK).get("time_s", 0.0)
+        earlier_s: float = read_record(folder / CLOCK).get("time_s", 0.0)
         try:
             notes = work.run()
         finally:
             time_s = earlier_s + time.monotonic() - start_s
             if self.processes.is_main:
-                write_json(folder / _CLOCK, {"time_s": time_s})
+                write_json(folder / CLOCK, {"time_s": time_s})
         if self.processes.is_main:
             join_logs(self.folder, folders)
-            record = {"key": key, "kind": stage.kind, "inputs": work.inputs, "notes": notes, "time_s": time_s}
-            write_json(folder / "stage.json", {**record, "output": sha256_of_path(output.path)})
-            _tidy(folder)
+            place.finish({**about, "notes": notes, "time_s": time_s})
         self.processes.wait()
         return StageResult(stage.name, folder, output, False, notes, time_s)
-
-    def _record_of(self, folder: Path, output: Output) -> dict[str, Any] | None:
-        """Return the record of a stage that is done; else make its folder ready to start or to go on."""
-        started = folder / "key"
-        record = read_record(folder / "stage.json")
-        if (
-            record.get("key") == output.key
-            and output.path.exists()
-            and sha256_of_path(output.path) == record.get("output")
-        ):
-            _tidy(folder)  # where a kill came before it
-            return record
-        with target_errors(folder):
-            if record or (started.exists() and started.read_text(encoding="utf-8") != output.key):
-                logger.warning("%s: its settings, inputs or output have changed, so it starts again", folder)
-                shutil.rmtree(folder)
-        make_folder(folder)
-        with atomic_write(started, "w") as stream:
-            stream.write(output.key)
-        return None
 
     def _describe(self) -> None:
         """Write down what was done, and with what."""
@@ -310,12 +293,6 @@ class _Run:
 
     def _options(self, source: Encoder | None, precision: str) -> Options:
         return Options(source=None if source is None else self._embed(source, precision))
-
-
-def _tidy(folder: Path) -> None:
-    """Remove what a stage needs only until it is done."""
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    (folder / _CLOCK).unlink(missing_ok=True)
 
 
 def _dev_task(name: str, where: str = "task") -> Task:

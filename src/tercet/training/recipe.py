@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 from tercet.encoder.model.settings import EncoderSettings
 from tercet.errors import InputError, SettingError
 from tercet.storage.assignments import parse_assignment
+from tercet.storage.documents import MAX_YAML_BYTES, parse_yaml, read_document
 from tercet.storage.settings import Settings, checked
 from tercet.training.stages.kinds import KINDS
 from tercet.training.stages.stage import REFERENCE, StageSettings
@@ -22,6 +23,9 @@ _START = {"start", "tokenizer", "revision", "convert_pickle"}
 """What a stage takes from the top of the recipe where it does not name a start of its own."""
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_OWN = "TERCET_"
+"""What the variables begin with that every recipe may use."""
+
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -94,11 +98,12 @@ class Recipe:
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
 
 
-def read_recipe(path: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
+def read_recipe(path: str | Path, *, changes: Sequence[str] = (), env: Sequence[str] = ()) -> Recipe:
     """Read a recipe's file.
 
     Args:
         path: The file.
+        env: Variables of the environment that it may use besides those that begin with `TERCET_`.
         changes: Settings in place of the file's, as `PATH=VALUE`: `seed=3`, `stages.0.batch=256`, `stages.nli.batch=9`.
 
     Raises:
@@ -107,23 +112,26 @@ def read_recipe(path: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
     """
     path = Path(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = parse_yaml(read_document(path, max_bytes=MAX_YAML_BYTES))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}). Name a recipe's file.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: is not YAML ({' '.join(str(error).split())}). Mend the file.") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}). Name a recipe's file.") from error
+    except ValueError as error:
+        raise InputError(f"{path}: is not YAML ({error}). Fix the file.") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: is not a mapping. A recipe has keys such as stages.")
-    return make_recipe(content, default_name=path.stem, changes=changes)
+    return make_recipe(content, default_name=path.stem, changes=changes, env=env)
 
 
-def make_recipe(content: dict[str, Any], *, default_name: str, changes: Sequence[str] = ()) -> Recipe:
+def make_recipe(
+    content: dict[str, Any], *, default_name: str, changes: Sequence[str] = (), env: Sequence[str] = ()
+) -> Recipe:
     """Make a recipe of what its file would hold.
 
     Args:
         content: Keys and values.
         default_name: What results call the model where the content does not say.
         changes: Settings in place of the content's: see `read_recipe`.
+        env: Variables of the environment that it may use: see `read_recipe`.
 
     Raises:
         SettingError: A key is unknown or a value does not fit; the message has the key's path.
@@ -131,7 +139,7 @@ def make_recipe(content: dict[str, Any], *, default_name: str, changes: Sequence
     content = _unshared(content)
     for change in changes:
         _change(content, change)
-    top = checked(RecipeFile, _with_variables(content), [])
+    top = checked(RecipeFile, _with_variables(content, env), [])
     stages: list[Stage] = []
     for number, given in enumerate(top.stages):
         stage = _check_stage(given, number, top)
@@ -227,18 +235,21 @@ def _kind_of(stage: dict[str, Any]) -> str:
     return next((kind for kind in stage if kind in KINDS), "")
 
 
-def _with_variables(value: Any) -> Any:
+def _with_variables(value: Any, env: Sequence[str]) -> Any:
     """Replace `${NAME}` by the environment's variable in all texts."""
     if isinstance(value, str):
-        return _VARIABLE.sub(_variable, value)
+        return _VARIABLE.sub(lambda match: _variable(match[1], env), value)
     if isinstance(value, list):
-        return [_with_variables(item) for item in value]
+        return [_with_variables(item, env) for item in value]
     if isinstance(value, Mapping):
-        return {key: _with_variables(item) for key, item in value.items()}
+        return {key: _with_variables(item, env) for key, item in value.items()}
     return value
 
 
-def _variable(match: re.Match[str]) -> str:
-    if match[1] not in os.environ:
-        raise SettingError(f"{match[0]}: the environment has no {match[1]}. Set it: export {match[1]}=...")
-    return os.environ[match[1]]
+def _variable(name: str, env: Sequence[str]) -> str:
+    # a recipe of somebody else could send any other one to the hub, in the name of a model
+    if not name.startswith(_OWN) and name not in env:
+        raise SettingError(f"${{{name}}}: is not for recipes, unless you allow it. Run it with --env {name}.")
+    if name not in os.environ:
+        raise SettingError(f"${{{name}}}: the environment has no {name}. Set it: export {name}=...")
+    return os.environ[name]

@@ -9,13 +9,23 @@ from typing import Any
 
 from tercet.errors import InputError, OutputError
 from tercet.storage.extras import require
-from tercet.storage.files import atomic_folder, atomic_write, make_folder, read_json, remove_temporaries, target_errors
+from tercet.storage.files import (
+    append_to,
+    atomic_folder,
+    atomic_write,
+    is_temporary,
+    make_folder,
+    read_json,
+    remove_temporaries,
+    target_errors,
+)
 from tercet.storage.hashing import sha256_of_folder
 from tercet.storage.locks import hold
+from tercet.storage.manifest import MANIFEST, write_manifest
 
 RECIPE, DESCRIPTION, METRICS, ENCODER = "recipe.yaml", "run.json", "metrics.jsonl", "encoder"
 
-_LOCK = ".lock"
+LOCK = ".lock"
 
 OnLog = Callable[[dict[str, Any]], None]
 
@@ -29,17 +39,32 @@ def locked(folder: Path) -> Iterator[None]:
     """
     make_folder(folder)
     with target_errors(folder):
-        if any(folder.iterdir()) and not (folder / _LOCK).exists():
+        if not is_run(folder) and any(folder.iterdir()):
             raise OutputError(f"{folder}: holds other files than a run. Name a new folder.")
-    with hold(folder / _LOCK):
+    with hold(folder / LOCK):
         _sweep(folder)
         yield
 
 
+def is_run(folder: Path) -> bool:
+    """Return whether a folder is one that `train` wrote: it has a run's file, or only what comes before that."""
+    names = {path.name for path in folder.iterdir() if not is_temporary(path.name)} if folder.is_dir() else set()
+    return DESCRIPTION in names or {LOCK} <= names <= {LOCK, RECIPE}
+
+
 def _sweep(folder: Path) -> None:
-    """Remove what a kill left half-written."""
-    for path in (folder, folder / "candidates", *folder.glob("stages/*"), *folder.glob("teachers/*")):
-        remove_temporaries(path)
+    """Remove what a kill left half-written; links are not followed."""
+    (folder / MANIFEST).unlink(missing_ok=True)  # its files are written anew
+    places = (folder, folder / "candidates", folder / "stages", folder / "kept")
+    for path in (*places, *folder.glob("stages/*"), *folder.glob("teachers/*")):
+        if not path.is_symlink():
+            remove_temporaries(path)
+
+
+def record_run(folder: Path) -> None:
+    """Write the hashes of a run's own files when it is done; those of its stages and its encoder are with them."""
+    own = {RECIPE, DESCRIPTION, METRICS, "results.json"}
+    write_manifest(folder, of=lambda file: file.parent == folder and file.name in own)
 
 
 def join_logs(folder: Path, stages: Sequence[Path]) -> None:
@@ -72,7 +97,7 @@ def log_to(folder: Path, name: str, stages: Sequence[Path], *, tensorboard: bool
         if is_first:
             join_logs(folder, stages)  # the line is in the stage's log already
         else:
-            with target_errors(folder / METRICS), (folder / METRICS).open("a", encoding="utf-8") as stream:
+            with append_to(folder / METRICS) as stream:
                 stream.write(json.dumps(line, ensure_ascii=False) + "\n")
         is_first = False
         if write is not None:

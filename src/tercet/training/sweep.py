@@ -72,7 +72,9 @@ def run_sweep(
     *,
     changes: Sequence[str] = (),
     data: str | Path | None = None,
+    env: Sequence[str] = (),
     dry_run: bool = False,
+    force: bool = False,
     tensorboard: bool = False,
     progress: bool = False,
 ) -> SweepResult:
@@ -85,14 +87,14 @@ def run_sweep(
         raise SettingError("--sweep: is for one process. Start its runs one by one with --set.")
     points = points_of(sweeps)
     given = {name: [f"{path}={value}" for path, value in point.items()] for name, point in points.items()}
-    recipes = {name: read_recipe(recipe, changes=[*changes, *own]) for name, own in given.items()}
+    recipes = {name: read_recipe(recipe, changes=[*changes, *own], env=env) for name, own in given.items()}
     for read in recipes.values():  # all of them before the first one trains
         check_tasks(read)
     folder = Path(folder)
     if dry_run:
         return SweepResult(folder, {name: RunResult((), None, None, recipes[name], folder / name) for name in points})
     _record(folder, points)
-    options: dict[str, Any] = {"data": data, "tensorboard": tensorboard, "progress": progress}
+    options: dict[str, Any] = {"data": data, "force": force, "tensorboard": tensorboard, "progress": progress}
     return SweepResult(folder, {name: run_recipe(recipes[name], folder / name, **options) for name in points})
 
 

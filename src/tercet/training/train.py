@@ -17,7 +17,9 @@ def train(
     changes: Sequence[str] = (),
     sweep: Sequence[str] = (),
     data: str | Path | None = None,
+    env: Sequence[str] = (),
     dry_run: bool = False,
+    force: bool = False,
     tensorboard: bool = False,
     progress: bool = False,
 ) -> RunResult | SweepResult:
@@ -31,7 +33,10 @@ def train(
         sweep: Settings with several values, as `PATH=VALUE,VALUE`: `seed=0,1,2`. Every combination is a run of its own
             in a folder below `run`, and `report` of that folder has means and spreads over seeds.
         data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
+        env: Variables of the environment that the recipe may use besides those that begin with `TERCET_`.
         dry_run: Whether the recipe is only read and checked; `recipe` of the result shows every setting.
+        force: Whether stages that other settings made are removed; else they are kept in `kept/`, and come back when
+            their settings do.
         tensorboard: Whether the log is written for TensorBoard, too.
         progress: Whether bars are shown.
 
@@ -49,13 +54,15 @@ def train(
             several(sweep),
             changes=several(changes),
             data=data,
+            env=several(env),
             dry_run=dry_run,
+            force=force,
             tensorboard=tensorboard,
             progress=progress,
         )
     else:
-        read = read_recipe(recipe, changes=several(changes))
+        read = read_recipe(recipe, changes=several(changes), env=several(env))
     if dry_run:
         check_tasks(read)
         return RunResult((), None, None, read, Path(run))
-    return run_recipe(read, run, data=data, tensorboard=tensorboard, progress=progress)
+    return run_recipe(read, run, data=data, force=force, tensorboard=tensorboard, progress=progress)

@@ -8,31 +8,36 @@ import numpy as np
 
 from tercet.encoder.model.arrays import Vectors
 from tercet.errors import OutputError
-from tercet.storage.files import atomic_write, make_folder
+from tercet.storage.files import make_folder
+from tercet.storage.manifest import recorded_write
+from tercet.vectors.kept import read_kept
 
 logger = logging.getLogger("tercet")
 
 
-def cached_vectors(file: Path | None, make: Callable[[], Vectors]) -> Vectors:
-    """Return the vectors in a file; where it is not there or is broken, make them and keep them.
+def cached_vectors(
+    file: Path | None, make: Callable[[], Vectors], *, num: int | None = None, dim: int | None = None
+) -> Vectors:
+    """Return the vectors in a file; where it is not there or is damaged, make them and keep them.
 
     Vectors that cannot be kept are no error: they are made again the next time, and a warning says so.
 
     Args:
         file: Where they are kept, under a name that says all that decides them; None to keep nothing.
         make: Makes them.
+        num: How many there are; any number where None.
+        dim: How many numbers each has; any number where None.
     """
     if file is not None and file.exists():
         try:
-            kept: Vectors = np.load(file, mmap_mode="r")
-            return kept
-        except (OSError, ValueError, EOFError) as error:
-            logger.warning("%s cannot be read and is made again: %s", file, error)
+            return read_kept(file, dtype=np.dtype(np.float32), shape=(num, dim))
+        except (OSError, ValueError) as error:
+            logger.warning("%s cannot be used and is made again: %s", file, error)
     vectors = make()
     if file is not None:
         try:
             make_folder(file.parent)
-            with atomic_write(file) as stream:
+            with recorded_write(file) as stream:
                 np.save(stream, vectors)
         except OutputError as error:
             logger.warning("vectors are not kept for the next time: %s", error)

@@ -22,8 +22,11 @@ from tercet.errors import InputError, SettingError, TextError
 from tercet.storage.choices import DEFAULT_MODEL, OnTruncate, TextFormat, check_choice
 from tercet.storage.files import atomic_write, check_writable, move_file
 from tercet.storage.hashing import text_digest
+from tercet.storage.locks import hold_target
+from tercet.storage.manifest import forget, record_file, recorded_write
 from tercet.storage.progress import Advance, progress_bar
 from tercet.storage.shards import Shards, in_shards
+from tercet.vectors.kept import read_kept
 
 SHARD_TEXTS = 8192
 
@@ -129,30 +132,47 @@ def embed_into(
     if texts.path is not None and out.exists() and out.samefile(texts.path):
         raise SettingError(f"{out}: is the input, which would be lost. Name another target.")
     options["precision"] = encoder.resolve_precision(options.get("precision", "exact"))
-    shape = (texts.num_texts, options.get("dims") or encoder.dim)
     show = bool(options.get("progress"))
-    with progress_bar("embedding", total=texts.num_texts, unit="texts", enabled=show) as advance:
+    with (
+        hold_target(out),
+        progress_bar("embedding", total=texts.num_texts, unit="texts", enabled=show) as advance,
+    ):
         options["progress"] = advance
-        if texts.num_texts <= shard_texts:
-            all_texts = list(texts)
-            with _named_rows(texts):
-                vectors, stats = encoder.embed_with_stats(all_texts, **options)
-            with atomic_write(out) as stream:
-                write(stream, [(all_texts, vectors)], shape)
-            return stats
-        shards = _open_shards(texts, encoder, out, shard_texts, options)
-        try:
-            stats = _fill_shards(shards, texts, encoder, shard_texts, advance, options)
-        except Exception as error:
-            # after a text that cannot be embedded, texts or options have to change: these shards are of no use then
-            if isinstance(error.__cause__, TextError) or not shards.any_done():
-                shards.remove()
-            raise
-        assembled = shards.folder / out.name
-        with atomic_write(assembled) as stream:
-            write(stream, _read_shards(shards, texts, shard_texts), shape)
-        move_file(assembled, out)
-        shards.remove()
+        if texts.num_texts > shard_texts:
+            return _embed_in_shards(out, texts, encoder, write, shard_texts, advance, options)
+        all_texts = list(texts)
+        with _named_rows(texts):
+            vectors, stats = encoder.embed_with_stats(all_texts, **options)
+        with recorded_write(out) as stream:
+            write(stream, [(all_texts, vectors)], vectors.shape)
+    return stats
+
+
+def _embed_in_shards(
+    out: Path,
+    texts: Texts,
+    encoder: Encoder,
+    write: "Write",
+    shard_texts: int,
+    advance: Advance,
+    options: EmbedOptions,
+) -> EmbedStats:
+    dim = options.get("dims") or encoder.dim
+    shards = _VectorShards(_open_shards(texts, encoder, out, shard_texts, options), texts.num_texts, shard_texts, dim)
+    try:
+        stats = _fill_shards(shards, texts, encoder, advance, options)
+    except Exception as error:
+        # after a text that cannot be embedded, texts or options have to change: these shards are of no use then
+        if isinstance(error.__cause__, TextError) or not shards.files.any_done():
+            shards.files.remove()
+        raise
+    assembled = shards.files.folder / out.name
+    with atomic_write(assembled) as stream:
+        write(stream, _read_shards(shards, texts), (texts.num_texts, dim))
+    forget(out)
+    move_file(assembled, out)
+    record_file(out)
+    shards.files.remove()
     return stats
 
 
@@ -167,7 +187,11 @@ def _named_rows(texts: Texts, row: Callable[[int], int] = lambda position: posit
         raise InputError(f"{texts.path}: row {row(error.position) + 1} {error.problem}") from error
 
 
-def writer_for(out: Path) -> Callable[[IO[bytes], Iterable[TextsAndVectors], tuple[int, int]], None]:
+Write = Callable[[IO[bytes], Iterable[TextsAndVectors], tuple[int, ...]], None]
+"""Writes texts and their vectors, of a shape in all, in a file's format."""
+
+
+def writer_for(out: Path) -> Write:
     """Return the function that writes vectors in the format of a file's ending.
 
     Raises:
@@ -190,20 +214,63 @@ def _open_shards(texts: Texts, encoder: Encoder, out: Path, shard_texts: int, op
     return Shards(out.with_name(f"{out.name}.parts"), plan=plan, ending=".npy")
 
 
+class _VectorShards:
+    """Shards of vectors, each read only where it is as it was written and of the right shape.
+
+    Args:
+        files: Where they are.
+        num_texts: How many texts there are in all.
+        shard_texts: How many there are in a shard.
+        dim: How many numbers a vector has.
+    """
+
+    def __init__(self, files: Shards, num_texts: int, shard_texts: int, dim: int) -> None:
+        self.files, self.shard_texts = files, shard_texts
+        self._num_texts, self._dim = num_texts, dim
+        self._checked: set[int] = set()
+
+    def is_done(self, number: int) -> bool:
+        """Return whether a shard is done and good; a bad one is removed, to be made again."""
+        if not self.files.path(number).exists():
+            return False
+        try:
+            self.read(number)
+        except InputError as error:
+            self.files.reject(number, str(error.__cause__))
+            return False
+        self._checked.add(number)
+        return True
+
+    def write(self, number: int, rows: Vectors) -> None:
+        """Write a shard, and its hash."""
+        with atomic_write(self.files.path(number)) as stream:
+            _write_npy(stream, [([], rows)], rows.shape)
+        self.files.finish(number)
+        self._checked.add(number)
+
+    def read(self, number: int) -> Vectors:
+        """Return the rows of a shard.
+
+        Raises:
+            InputError: It cannot be used.
+        """
+        file, checked = self.files.path(number), number in self._checked
+        num = min(self.shard_texts, self._num_texts - number * self.shard_texts)
+        try:
+            return read_kept(file, dtype=np.dtype("<f4"), shape=(num, self._dim + _NUM_COUNTS), checked=checked)
+        except (ValueError, OSError) as error:
+            raise InputError(f"{file}: cannot be used ({error}). Start again.") from error
+
+
 def _fill_shards(
-    shards: Shards,
-    texts: Texts,
-    encoder: Encoder,
-    shard_texts: int,
-    advance: Advance,
-    options: EmbedOptions,
+    shards: _VectorShards, texts: Texts, encoder: Encoder, advance: Advance, options: EmbedOptions
 ) -> EmbedStats:
     """Embed what is not done yet, every text once: where it stands again, it gets the vector of the first place."""
     waiting: deque[_Shard] = deque()
     stats = EmbedStats()
 
     def new_texts() -> Iterator[list[str]]:
-        for shard in _plan_shards(texts, shard_texts):
+        for shard in _plan_shards(texts, shards.shard_texts):
             if shards.is_done(shard.number):
                 advance(len(shard.firsts), earlier=True)
             else:
@@ -213,13 +280,11 @@ def _fill_shards(
     with _named_rows(texts, lambda position: int(waiting[0].new_rows[position])):
         for embedded in encoder.embed_each(new_texts(), **options):
             shard = waiting.popleft()
-            with atomic_write(shards.path(shard.number)) as stream:
-                rows = _with_earlier(shard, embedded, shards, shard_texts)
-                _write_npy(stream, [([], rows)], rows.shape)
+            shards.write(shard.number, _with_earlier(shard, embedded, shards))
             advance(len(shard.firsts) - len(shard.new_texts))
-    for number in range(math.ceil(texts.num_texts / shard_texts)):
-        counts = np.load(shards.path(number), mmap_mode="r")[:, -_NUM_COUNTS:].sum(0, dtype=np.float64)
-        stats += EmbedStats(min(shard_texts, texts.num_texts - number * shard_texts), *map(int, counts))
+    for number in range(math.ceil(texts.num_texts / shards.shard_texts)):
+        rows = shards.read(number)
+        stats += EmbedStats(len(rows), *map(int, rows[:, -_NUM_COUNTS:].sum(0, dtype=np.float64)))
     return stats
 
 
@@ -252,32 +317,32 @@ def _plan_shards(texts: Texts, shard_texts: int) -> Iterator[_Shard]:
         yield _Shard(number, firsts, rows, [chunk[row - start] for row in rows])
 
 
-def _with_earlier(shard: _Shard, new: Embedded, shards: Shards, shard_texts: int) -> Vectors:
+def _with_earlier(shard: _Shard, new: Embedded, shards: _VectorShards) -> Vectors:
     """Return the rows of a shard: its texts' vectors and counts, those of earlier texts from their shards."""
-    start = shard.number * shard_texts
+    start = shard.number * shards.shard_texts
     computed = np.column_stack([new.vectors, new.num_tokens, new.truncated]).astype(np.float32, copy=False)
     rows = np.empty((len(shard.firsts), computed.shape[1]), np.float32)
     here = shard.firsts >= start
     rows[here] = computed[np.searchsorted(shard.new_rows, shard.firsts[here])]
-    numbers, places = np.divmod(shard.firsts, shard_texts)
+    numbers, places = np.divmod(shard.firsts, shards.shard_texts)
     for number in np.unique(numbers[~here]):
         theirs = numbers == number
-        rows[theirs] = np.load(shards.path(int(number)), mmap_mode="r")[places[theirs]]
+        rows[theirs] = shards.read(int(number))[places[theirs]]
     return rows
 
 
-def _read_shards(shards: Shards, texts: Texts, shard_texts: int) -> Iterator[TextsAndVectors]:
-    for number, chunk in enumerate(in_shards(iter(texts), shard_texts)):
-        yield chunk, np.load(shards.path(number), mmap_mode="r")[:, :-_NUM_COUNTS]
+def _read_shards(shards: _VectorShards, texts: Texts) -> Iterator[TextsAndVectors]:
+    for number, chunk in enumerate(in_shards(iter(texts), shards.shard_texts)):
+        yield chunk, shards.read(number)[:, :-_NUM_COUNTS]
 
 
-def _write_npy(stream: IO[bytes], embedded: Iterable[TextsAndVectors], shape: tuple[int, int]) -> None:
+def _write_npy(stream: IO[bytes], embedded: Iterable[TextsAndVectors], shape: tuple[int, ...]) -> None:
     np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
     for _, vectors in embedded:
         stream.write(vectors.astype("<f4", copy=False).tobytes())
 
 
-def _write_parquet(stream: IO[bytes], embedded: Iterable[TextsAndVectors], shape: tuple[int, int]) -> None:
+def _write_parquet(stream: IO[bytes], embedded: Iterable[TextsAndVectors], shape: tuple[int, ...]) -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -288,14 +353,14 @@ def _write_parquet(stream: IO[bytes], embedded: Iterable[TextsAndVectors], shape
             writer.write_table(pa.table([pa.array(texts, pa.string()), column], schema=schema))
 
 
-def _write_jsonl(stream: IO[bytes], embedded: Iterable[TextsAndVectors], _shape: tuple[int, int]) -> None:
+def _write_jsonl(stream: IO[bytes], embedded: Iterable[TextsAndVectors], _shape: tuple[int, ...]) -> None:
     for texts, vectors in embedded:
         for text, vector in zip(texts, vectors.tolist(), strict=True):
             line = json.dumps({"text": text, "embedding": vector}, ensure_ascii=False)
             stream.write(line.encode() + b"\n")
 
 
-_WRITERS: dict[str, Callable[[IO[bytes], Iterable[TextsAndVectors], tuple[int, int]], None]] = {
+_WRITERS: dict[str, Write] = {
     ".npy": _write_npy,
     ".parquet": _write_parquet,
     ".jsonl": _write_jsonl,

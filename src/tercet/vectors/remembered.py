@@ -13,10 +13,12 @@ from tercet.data.reading.entries import unreadable
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
 from tercet.errors import InputError
-from tercet.storage.files import atomic_write, make_folder
+from tercet.storage.files import make_folder
 from tercet.storage.hashing import text_key
+from tercet.storage.manifest import forget, recorded_write
 from tercet.storage.progress import progress_bar
 from tercet.storage.shards import in_shards
+from tercet.vectors.kept import read_kept
 
 logger = logging.getLogger("tercet")
 
@@ -43,6 +45,7 @@ class RememberedVectors:
         self._folder = folder / f"{encoder.fingerprint()[:16]}-{self._precision}"
         self._dtype = np.dtype([("key", np.int64), ("vector", np.float16, (encoder.dim,))])
         self._mapped = lru_cache(_MAX_OPEN)(_map)
+        self._checked: set[str] = set()
 
     @property
     def dim(self) -> int:
@@ -105,7 +108,7 @@ class RememberedVectors:
         shard["vector"] = vectors
         make_folder(self._folder)
         name = hashlib.sha256(shard["key"].tobytes()).hexdigest()  # another run's shard may begin with the same text
-        with atomic_write(self._folder / f"{name}.npy") as stream:
+        with recorded_write(self._folder / f"{name}.npy") as stream:
             np.save(stream, shard)
 
     def _open(self) -> None:
@@ -120,17 +123,16 @@ class RememberedVectors:
     def _read(self, file: Path) -> Keys | None:
         """Return the keys of a shard; None where it cannot be used."""
         try:
-            shard = _map(file)
-            if shard.dtype == self._dtype:
-                return shard["key"].copy()
-            reason = f"it holds {shard.dtype}"
+            keys = read_kept(file, dtype=self._dtype, shape=(None,), checked=file.name in self._checked)["key"].copy()
         except OSError as error:  # the shard itself may be good
             raise unreadable(file, error) from error
-        except (ValueError, EOFError) as error:
-            reason = str(error)
-        logger.warning("%s cannot be used and is made again: %s", file, reason)
-        file.unlink()
-        return None
+        except ValueError as error:
+            logger.warning("%s cannot be used and is made again: %s", file, error)
+            forget(file)
+            file.unlink()
+            return None
+        self._checked.add(file.name)
+        return keys
 
 
 def _map(file: Path) -> "np.ndarray[tuple[int], np.dtype[np.void]]":

@@ -91,7 +91,8 @@ def _vectors_of(texts: TextFile | TextList, encoder: Encoder, keep: bool, option
         settings = [options["precision"], options.get("dims"), encoder.device.type]
         key = sha256_of_json([texts.sha256, encoder.fingerprint(), settings])
         file = texts.path.parent / CACHE_FOLDER / f"{key}.npy"
-    return cached_vectors(file, lambda: encoder.embed(list(texts), **options))
+    dim = options.get("dims") or encoder.dim
+    return cached_vectors(file, lambda: encoder.embed(list(texts), **options), num=texts.num_texts, dim=dim)
 
 
 def _nearest(vectors: Vectors, query: Vectors, k: int) -> tuple[Vectors, np.ndarray]:

@@ -72,7 +72,9 @@ class VectorStore:
             self._vectors |= dict(zip(new, self._embed(new), strict=True))
             return np.stack([self._vectors[text] for text in unique])
 
-        self._vectors |= dict(zip(unique, cached_vectors(self._file(unique), embed_new), strict=True))
+        dim = self.encoder.dim if isinstance(self.encoder, Encoder) else 0  # of others nothing is kept
+        vectors = cached_vectors(self._file(unique), embed_new, num=len(unique), dim=dim)
+        self._vectors |= dict(zip(unique, vectors, strict=True))
 
     def _file(self, unique: list[str]) -> Path | None:
         if self._cache is None:

@@ -2,7 +2,6 @@
 
 import csv
 import itertools
-import json
 import os
 import re
 import weakref
@@ -12,6 +11,7 @@ from typing import IO, Any
 
 from tercet.data.reading.entries import Entry, changed, unreadable
 from tercet.errors import RowError
+from tercet.storage.documents import parse_json
 
 LINE_COLUMN = "text"
 """The one column of a file of plain lines."""
@@ -19,6 +19,7 @@ LINE_COLUMN = "text"
 _BOM = b"\xef\xbb\xbf"
 _MAX_FIELD_CHARS = 2**31 - 1
 _MAX_RECORD_LINES = 10_000
+_MAX_LINE_BYTES = 2**25
 
 
 class _Problem(Exception):
@@ -83,8 +84,10 @@ class LineFile:
         stream, parse = self._stream, self._parse
         try:
             stream.seek(place)
-            while raw := stream.readline():
+            while raw := stream.readline(_MAX_LINE_BYTES + 1):
                 used = [raw]
+                if len(raw) > _MAX_LINE_BYTES:
+                    raise RowError(f"{self.path}:{line}: has more than {_MAX_LINE_BYTES:,} bytes. Split the line.")
                 try:
                     record, problem = parse(raw, _continued(stream, used)), ""
                 except _Problem as error:
@@ -100,7 +103,7 @@ class LineFile:
 
     def _read_header(self, split: "_Split") -> list[str]:
         self._stream.seek(self._first)
-        used = [self._stream.readline()]
+        used = [self._stream.readline(_MAX_LINE_BYTES)]
         if not used[0]:
             return []
         try:
@@ -123,9 +126,11 @@ class LineFile:
 
 def _continued(stream: IO[bytes], used: list[bytes]) -> Iterator[bytes]:
     """Yield the lines behind a first one, and add them to `used`."""
-    while raw := stream.readline():
+    num_bytes = 0
+    while raw := stream.readline(_MAX_LINE_BYTES):
         used.append(raw)
-        if len(used) > _MAX_RECORD_LINES:
+        num_bytes += len(raw)
+        if len(used) > _MAX_RECORD_LINES or num_bytes > _MAX_LINE_BYTES:
             raise _Problem(f"a quote opens that {_MAX_RECORD_LINES:,} lines do not close. Close it or remove it.")
         yield raw
 
@@ -153,8 +158,8 @@ def _parse_line(raw: bytes, _more: Iterator[bytes]) -> dict[str, Any]:
 
 def _parse_json(raw: bytes, _more: Iterator[bytes]) -> dict[str, Any]:
     try:
-        record = json.loads(_decode(raw))
-    except (ValueError, RecursionError) as error:
+        record = parse_json(_decode(raw))
+    except ValueError as error:
         raise _Problem(f"is not JSON ({error}). Fix or remove the line.") from error
     if not isinstance(record, dict):
         raise _Problem(f"is {type(record).__name__}, not an object. Write {{...}} on each line.")

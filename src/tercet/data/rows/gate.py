@@ -16,7 +16,8 @@ from tercet.data.rows.settings import RowSettings
 from tercet.data.rows.share import Share, is_in_share
 from tercet.data.rows.words import is_any_known
 from tercet.errors import InputError, RowError
-from tercet.storage.files import atomic_write, target_errors
+from tercet.storage.documents import parse_json
+from tercet.storage.files import append_to, atomic_write, target_errors
 
 Reject = dict[str, Any]
 """file, line, reason, raw."""
@@ -155,7 +156,7 @@ class RejectFile:
         if self._path is None or place in self._told:
             return
         self._told.add(place)
-        with target_errors(self._path), self._path.open("a", encoding="utf-8") as stream:
+        with append_to(self._path) as stream:
             stream.write(_line(reject))
 
 
@@ -176,6 +177,6 @@ def _read(path: Path) -> Iterator[Reject]:
         return
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         with contextlib.suppress(ValueError):
-            reject = json.loads(line)
+            reject = parse_json(line)
             if isinstance(reject, dict) and reject.keys() >= {"file", "line"}:
                 yield reject

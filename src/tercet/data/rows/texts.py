@@ -90,6 +90,8 @@ def readable_twice(source: str, stdin: IO[bytes] | None = None) -> Iterator[Path
         try:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tercet-"))
             copy = Path(folder) / ("standard-input" if source == "-" else path.name)
+            if source == "-" and stdin is None and sys.stdin is None:
+                raise InputError("-: standard input is closed. Name a file, or give some input.")
             stream = (stdin or sys.stdin.buffer) if source == "-" else stack.enter_context(path.open("rb"))
             with copy.open("wb") as target:
                 shutil.copyfileobj(stream, target)

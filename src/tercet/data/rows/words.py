@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import io
-import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Set
@@ -14,6 +13,7 @@ from tercet.data.reading.entries import unreadable
 from tercet.data.reading.formats import format_of, read_records
 from tercet.data.rows.clean import num_words
 from tercet.errors import InputError
+from tercet.storage.documents import parse_json
 
 LEAST_WORDS = 4
 """Texts with fewer words are not looked for: names and single words stand everywhere."""
@@ -64,7 +64,7 @@ def _cells(file: Path) -> Iterator[str]:
         text = content.decode("latin-1")
     if file.suffix.lower() == ".json":
         try:
-            yield from _strings(json.loads(text))
+            yield from _strings(parse_json(text))
         except ValueError as error:
             raise InputError(f"{file}: is not JSON ({error}). Mend or remove it.") from error
         return

@@ -86,6 +86,8 @@ class DataFolder:
                     line = raw.decode(encoding)
                 except UnicodeDecodeError as error:
                     raise RowError(f"{name}:{number}: is not {encoding}. Fetch the file again.") from error
+                if "\0" in line:
+                    raise RowError(f"{name}:{number}: has a NUL byte, so it is no text. Fetch the file again.")
                 yield f"{name}:{number}", line.lstrip("\ufeff").rstrip("\r\n")
 
     def columns(self, name: str, num: int | None = None, *, encoding: str = "utf-8") -> Iterator[tuple[str, list[str]]]:

@@ -17,6 +17,7 @@ from tercet.encoder.folder.backbone import (
     stored_dtype,
 )
 from tercet.encoder.folder.layout import Stored, read_folder
+from tercet.encoder.folder.limits import check_tokenizer
 from tercet.encoder.folder.names import FRESH
 from tercet.encoder.folder.weights import StoredTower, read_weights
 from tercet.encoder.model.prompts import SLOT, Prompt
@@ -125,6 +126,7 @@ def _make_tokens(
     stored: Stored,
     settings: EncoderSettings,
 ) -> Tokens:
+    check_tokenizer(tokenizer, stored.transformer, vocab_size=config.get("vocab_size"))
     prompt = settings.given().get("prompt", stored.prompt)
     if prompt in stored.prompts:
         prompt = stored.prompts[prompt] + SLOT

@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from tercet.encoder.folder.eight_bits import EIGHT_BITS, read_eight_bits, write_eight_bits
+from tercet.encoder.folder.limits import check_config, check_floats, check_unused
 from tercet.encoder.model.readouts import BERT_FAMILY, T5_FAMILY
 from tercet.encoder.model.shapes import shape_config
 from tercet.encoder.model.tower import Dense
@@ -54,10 +55,11 @@ def model_type_of(folder: Path) -> str:
     Raises:
         ModelError: It is none that Tercet knows.
     """
-    config = read_json(folder / "config.json")
-    model_type = config.get("model_type") if isinstance(config, dict) else None
+    config = read_json(folder / "config.json", kind=dict)
+    model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in _CLASSES:
         raise ModelError(f"{folder}: holds a {model_type!r} model. Tercet reads: {', '.join(_CLASSES)}.")
+    check_config(config, folder)
     return model_type
 
 
@@ -115,6 +117,7 @@ def read_model(
 
     refuse_code(folder, "config.json")
     require_safetensors(folder, "model", convert_pickle=convert_pickle)
+    _check_stored_floats(folder)
     with quiet_transformers():
         try:
             model, report = model_class.from_pretrained(
@@ -127,7 +130,20 @@ def read_model(
             )
         except (*_UNREADABLE, StrictDataclassError) as error:
             raise ModelError(f"{folder}: the weights cannot be read ({error}). Fetch the model again.") from error
+    check_unused(
+        report["unexpected_keys"], folder, decoder=hasattr(model, "decoder") and "num_decoder_layers" not in options
+    )
     return model, sorted(report["missing_keys"])
+
+
+def _check_stored_floats(folder: Path) -> None:
+    """Check the formats of weights, one at a time; those with 8 bits and a scale are in a file of another name."""
+    for file in folder.glob("model*.safetensors"):
+        if file.name != EIGHT_BITS:
+            with contextlib.suppress(SafetensorError, OSError), safe_open(file, framework="pt") as weights:
+                for name in weights.keys():
+                    if not weights.get_slice(name).get_dtype().startswith(("F", "BF")):
+                        check_floats({name: weights.get_tensor(name)}, folder)
 
 
 def _source_of(folder: Path, model_class: Any, options: dict[str, Any]) -> dict[str, Any]:

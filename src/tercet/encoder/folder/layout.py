@@ -17,12 +17,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from tercet.encoder.folder.backbone import model_type_of, require_safetensors, write_model
+from tercet.encoder.folder.limits import check_files, check_floats
 from tercet.encoder.model.prompts import SLOT, Prompt
 from tercet.encoder.model.readouts import BERT_FAMILY, READOUTS, T5_FAMILY, When
 from tercet.encoder.model.tower import Dense, Tower
 from tercet.encoder.model.trusted import read_json
 from tercet.errors import ModelError, OutputError
 from tercet.storage.files import atomic_folder, write_json
+from tercet.storage.manifest import write_manifest
 
 if TYPE_CHECKING:
     from tercet.encoder.model.tokens import Tokens
@@ -79,6 +81,7 @@ def read_folder(folder: Path, *, convert_pickle: bool = False) -> Stored:
     Raises:
         ModelError: A file is missing or unreadable, or a module is none that Tercet knows; no code of it is run.
     """
+    check_files(folder)
     try:
         return _read_folder(folder, convert_pickle=convert_pickle)
     except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
@@ -92,7 +95,7 @@ def _read_folder(folder: Path, *, convert_pickle: bool) -> Stored:
         if not (folder / "config.json").exists():
             raise ModelError(f"{folder}: is no model folder (no modules.json, no config.json). Name another.")
         return Stored(folder)
-    entries = read_json(folder / "modules.json")
+    entries = read_json(folder / "modules.json", kind=list)
     modules = [(_known_type(folder, entry), _inside(folder, entry["path"])) for entry in entries]
     kinds = [kind for kind, _ in modules]
     if not kinds or kinds[0] not in ("Transformer", "TextReadout"):
@@ -158,6 +161,7 @@ def write_folder(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: torch.d
                 "similarity_fn_name": "cosine",
             },
         )
+        write_manifest(target)
 
 
 @contextlib.contextmanager
@@ -230,7 +234,7 @@ def _inside(folder: Path, path: str) -> Path:
 def _read_limits(stored: Stored) -> None:
     file = stored.transformer / "sentence_bert_config.json"
     if file.exists():
-        limits = read_json(file)
+        limits = read_json(file, kind=dict)
         stored.max_tokens = limits.get("max_seq_length")
         if not isinstance(stored.max_tokens, int | None):
             raise TypeError(f"max_seq_length {stored.max_tokens!r}")
@@ -239,7 +243,7 @@ def _read_limits(stored: Stored) -> None:
 
 def _read_prompt(folder: Path, stored: Stored) -> None:
     file = folder / "config_sentence_transformers.json"
-    config = read_json(file) if file.exists() else {}
+    config = read_json(file, kind=dict) if file.exists() else {}
     stored.ours = "tercet" in (config.get("__version__") or {})
     stored.prompts = config.get("prompts") or {}
     name = str(config.get("default_prompt_name"))
@@ -248,7 +252,7 @@ def _read_prompt(folder: Path, stored: Stored) -> None:
 
 
 def _read_own(folder: Path, stored: Stored) -> None:
-    own = read_json(folder / OWN_FILE) if (folder / OWN_FILE).exists() else {}
+    own = read_json(folder / OWN_FILE, kind=dict) if (folder / OWN_FILE).exists() else {}
     if "readout" in own:
         stored.readout, stored.prompt = own["readout"], own["prompt"]
         if not isinstance(stored.readout, str) or not isinstance(stored.prompt, str | None):
@@ -262,7 +266,7 @@ def _read_own(folder: Path, stored: Stored) -> None:
 
 
 def _read_pooling(path: Path) -> str:
-    config = read_json(path / "config.json")
+    config = read_json(path / "config.json", kind=dict)
     modes = config.get("pooling_mode") or [mode for flag, mode in _POOLING_FLAGS.items() if config.get(flag)]
     modes = [modes] if isinstance(modes, str) else list(modes)
     if len(modes) != 1 or modes[0] not in _POOLING.values():
@@ -298,7 +302,7 @@ def _read_layers(path: Path, *, convert_pickle: bool) -> tuple[int, ...]:
 
 
 def _read_dense(path: Path, *, convert_pickle: bool) -> Dense:
-    config = read_json(path / "config.json")
+    config = read_json(path / "config.json", kind=dict)
     names = {dotted: name for name, dotted in _ACTIVATIONS.items()}
     activation = names.get(config.get("activation_function", _ACTIVATIONS["tanh"]))
     inputs = config.get("module_input_name", "sentence_embedding")
@@ -309,7 +313,9 @@ def _read_dense(path: Path, *, convert_pickle: bool) -> Dense:
         )
     require_safetensors(path, "model", convert_pickle=convert_pickle)
     layer = Dense(config["in_features"], config["out_features"], bias=config.get("bias", True), activation=activation)
-    weights = {key: value.float() for key, value in load_file(path / "model.safetensors").items()}
+    stored = load_file(path / "model.safetensors")
+    check_floats(stored, path)
+    weights = {key: value.float() for key, value in stored.items()}
     try:
         layer.load_state_dict(weights)
     except RuntimeError as error:

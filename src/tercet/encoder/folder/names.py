@@ -9,6 +9,7 @@ from pathlib import Path
 from tercet.encoder.model.shapes import shape_names
 from tercet.errors import ModelError
 from tercet.storage.extras import require
+from tercet.storage.files import recover
 from tercet.storage.hashing import sha256_of_folder
 from tercet.storage.hub import hub_errors
 
@@ -53,6 +54,7 @@ def find_folder(name: str, *, revision: str | None = None, weights: bool = True,
         return EMBEDDED[name]()
     try:
         folder = Path(name).expanduser()
+        recover(folder)
         if folder.is_dir():
             return folder
         if folder.exists():

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tercet.encoder.folder.backbone import backbone_from_weights, model_type_of
+from tercet.encoder.folder.limits import check_floats, check_unused
 from tercet.encoder.forward.vectors import read_shape
 from tercet.encoder.model.readouts import T5_FAMILY
 from tercet.encoder.model.tower import Head, Tower
@@ -63,7 +64,10 @@ def read_weights(folder: Path, *, decoder: bool) -> tuple[dict[str, Any], dict[s
     weights = {name: found.get(name) for name in wanted}
     if any(weight is None or weight.shape != wanted[name] for name, weight in weights.items()):
         return None
-    return config, {name: weight for name, weight in weights.items() if weight is not None}
+    used = {name: weight for name, weight in weights.items() if weight is not None}
+    check_unused(found.keys() - used.keys(), folder, decoder=decoder)
+    check_floats(used, folder)
+    return config, used
 
 
 def _t5_sizes(config: Mapping[str, Any], decoder: bool) -> Sizes:

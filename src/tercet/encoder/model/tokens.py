@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+_MAX_CHARS_PER_TOKEN, _LEAST_MOST_CHARS = 1000, 100_000
+"""Of a text with more letters than this for each token that a model reads, the rest is not tokenised."""
+
+
 class TokenizerFile:
     """A compiled tokenizer as it stands in its file: what is needed of it to embed, without importing transformers.
 
@@ -27,10 +31,13 @@ class TokenizerFile:
         self.backend_tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.backend_tokenizer.no_padding()
         self.backend_tokenizer.no_truncation()
-        config = read_json(folder / "tokenizer_config.json")
+        config = read_json(folder / "tokenizer_config.json", kind=dict)
         pad = config["pad_token"]
         self.pad_token_id = self.backend_tokenizer.token_to_id(pad["content"] if isinstance(pad, dict) else pad)
         self.model_max_length: int = config.get("model_max_length", 0)
+
+    def __len__(self) -> int:
+        return int(self.backend_tokenizer.get_vocab_size(with_added_tokens=True))
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Return the ids of one text."""
@@ -110,13 +117,16 @@ class Tokens:
 
     def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
         """Return the ids of each text, and for each text whether it was truncated."""
+        most = max(_LEAST_MOST_CHARS, _MAX_CHARS_PER_TOKEN * self.max_tokens)
+        whole, texts = texts, [text[:most] for text in texts]  # what no model reads need not be tokenised
         if self.prompt.prefix:
             texts = [self.prompt.prefix + text for text in texts]
         if self.lowercase:
             texts = [text.lower() for text in texts]
         bare = self._encode(texts)
         room, after = self._room, self._suffix + self._after
-        return [self._before + ids[:room] + after for ids in bare], [len(ids) > room for ids in bare]
+        cut = [len(ids) > room or len(text) > most for ids, text in zip(bare, whole, strict=True)]
+        return [self._before + ids[:room] + after for ids in bare], cut
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         return bare_ids(self._tokenizer, texts)

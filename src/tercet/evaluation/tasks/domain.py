@@ -11,6 +11,7 @@ from tercet.evaluation.metrics import average_precision
 from tercet.evaluation.tasks.pairs import Pairs, score_paraphrase, score_spearman
 from tercet.evaluation.tasks.task import Embed, Options, Result, Task
 from tercet.storage.files import read_json
+from tercet.storage.texts import has_half_pair
 
 _FORUMS = (
     "android",
@@ -60,11 +61,19 @@ def _askubuntu(data: DataFolder, embed: Embed, _options: Options) -> Result:
 
 def _cqadupstack(data: DataFolder, embed: Embed, _options: Options) -> Result:
     """Find duplicates in each forum's pool, from which the queries are removed."""
-    corpus = read_json(data.path("cqadupstack/corpus.json"), fix=_FIX)
-    split = read_json(data.path("cqadupstack/retrieval_split.json"), fix=_FIX)["test"]
+    corpus = read_json(data.path("cqadupstack/corpus.json"), kind=dict, fix=_FIX)
+    split = read_json(data.path("cqadupstack/retrieval_split.json"), kind=dict, fix=_FIX).get("test") or {}
     missing = [forum for forum in _FORUMS if forum not in corpus or forum not in split]
     if missing:
         raise MissingDataError(f"cqadupstack: the forum {missing[0]} is not there. All {len(_FORUMS)} are needed.")
+    for forum in _FORUMS:
+        for name, part in (("corpus", corpus[forum]), ("retrieval_split", split[forum])):
+            if not isinstance(part, dict):
+                raise InputError(f"cqadupstack/{name}.json: {forum} is no object. {_FIX}")
+        if bad := [question for question, text in corpus[forum].items() if not _is_text(text)]:
+            raise RowError(f"cqadupstack/corpus.json:{forum}: question {bad[0]} has no text. {_FIX}")
+        if bad := [question for question in split[forum] if question not in corpus[forum]]:
+            raise RowError(f"cqadupstack/retrieval_split.json:{forum}: question {bad[0]} is not in the corpus. {_FIX}")
     scores = {forum: 100 * _map_at_100(corpus[forum], split[forum], embed) for forum in _FORUMS}
     return {
         "metric": "MAP@100",
@@ -73,6 +82,10 @@ def _cqadupstack(data: DataFolder, embed: Embed, _options: Options) -> Result:
         "protocol": "cosine over the forum's pool without the queries, MAP@100, plain mean over 12 forums",
         "subsets": scores,
     }
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not has_half_pair(value)
 
 
 def _map_at_100(corpus: dict[str, str], relevant: dict[str, list[str]], embed: Embed) -> float:

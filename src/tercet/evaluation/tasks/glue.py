@@ -4,12 +4,13 @@ Pair features are [u, v, |u-v|, u*v] where order matters (MNLI, QNLI, RTE) and [
 computed a batch at a time, so that a training set of any size needs memory for its vectors only.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from tercet.data.rows.checks import BadField, any_text
 from tercet.data.sets.folder import DataFolder, MissingDataError, number
 from tercet.encoder.model.arrays import Vectors
 from tercet.errors import InputError, RowError
@@ -17,6 +18,7 @@ from tercet.evaluation.metrics import Array, accuracy, cosine, f1, matthews, pea
 from tercet.evaluation.tasks.logistic import ClassifierSettings
 from tercet.evaluation.tasks.probe import fit_streaming
 from tercet.evaluation.tasks.task import Embed, Options, Result, Task
+from tercet.storage.documents import parse_json
 from tercet.storage.files import read_json
 
 _HELD_OUT = 0.05
@@ -93,7 +95,8 @@ def _records(data: DataFolder, glue: _Glue, name: str) -> Iterator[tuple[str, di
     renamed = {"label": glue.label} | {old: new for pair in others for old, new in zip(pair, glue.text, strict=False)}
     if name.endswith((".json", ".jsonl")):
         for where, record in _json_records(data, name):
-            yield where, _complete({renamed.get(key, key): str(value) for key, value in record.items()}, glue, where)
+            known = _complete({renamed.get(key, key): value for key, value in record.items()}, glue, where)
+            yield where, known | {glue.label: str(known[glue.label])} | _texts(known, glue, where)
         return
     header = glue.columns
     if name.endswith("_rmib.txt"):
@@ -111,20 +114,29 @@ def _records(data: DataFolder, glue: _Glue, name: str) -> Iterator[tuple[str, di
         yield where, _complete(known, glue, where)
 
 
-def _json_records(data: DataFolder, name: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _json_records(data: DataFolder, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if name.endswith(".json"):
-        for key, record in read_json(data.path(name), fix="Fetch the file again.").items():
+        for key, record in read_json(data.path(name), kind=dict, fix="Fetch the file again.").items():
+            if not isinstance(record, dict):
+                raise RowError(f"{name}:{key}: is no object. Fetch the file again.")
             yield f"{name}:{key}", record
         return
     for where, line in data.lines(name):
         try:
-            record = json.loads(line)
+            record = parse_json(line, kind=dict)
         except ValueError as error:
             raise RowError(f"{where}: is not JSON ({error}). Fetch the file again.") from error
         yield where, record
 
 
-def _complete(record: dict[str, str], glue: _Glue, where: str) -> dict[str, str]:
+def _texts(record: dict[str, Any], glue: _Glue, where: str) -> dict[str, str]:
+    try:
+        return {column: any_text(record[column], column) for column in glue.text}
+    except BadField as error:
+        raise RowError(f"{where}: {error}") from error
+
+
+def _complete(record: dict[str, Any], glue: _Glue, where: str) -> dict[str, Any]:
     for column in (*glue.text, glue.label):
         if column not in record:
             raise RowError(f"{where}: has no column {column!r}. It has: {', '.join(record)}.")

@@ -14,10 +14,14 @@ from torch import Tensor
 from tercet.errors import InputError, OutputError
 from tercet.storage.files import atomic_folder, read_json, target_errors, write_json
 from tercet.storage.hashing import sha256_of_file
+from tercet.storage.manifest import MANIFEST, damage_of, read_manifest, write_manifest
 
 logger = logging.getLogger("tercet")
 
-_MANIFEST, _STATE = "manifest.json", "state.json"
+_STATE = "state.json"
+_EARLIER = "manifest.json"
+"""The manifest of earlier versions, with the same hashes as JSON."""
+
 _NUM_LAST = 2
 
 
@@ -56,8 +60,7 @@ class Checkpoints:
                 for name, group in tensors.items():
                     save_file(group, folder / f"{name}.safetensors")
                 write_json(folder / _STATE, {"step": step, **state})
-                hashes = {file.name: sha256_of_file(file) for file in sorted(folder.iterdir())}
-                write_json(folder / _MANIFEST, hashes)
+                write_manifest(folder)
         except SafetensorError as error:
             raise OutputError(f"cannot write {target}: {error}. Check the disk, and run it again.") from error
         last = self.steps()[-_NUM_LAST:]
@@ -117,13 +120,24 @@ class Checkpoints:
 
 
 def _first_bad_file(folder: Path) -> Path | None:
-    manifest = folder / _MANIFEST
+    manifest = folder / MANIFEST
+    if not manifest.exists() and (folder / _EARLIER).exists():
+        return _first_bad_by_json(folder)
     try:
-        hashes: Any = read_json(manifest)
-        if not isinstance(hashes, dict) or _STATE not in hashes:
+        if _STATE not in read_manifest(manifest):
             return manifest
-    except InputError:
+    except (OSError, ValueError):
         return manifest
+    return next((file for file, _ in damage_of(manifest)), None)
+
+
+def _first_bad_by_json(folder: Path) -> Path | None:
+    try:
+        hashes: dict[str, Any] = read_json(folder / _EARLIER, kind=dict)
+    except InputError:
+        return folder / _EARLIER
+    if _STATE not in hashes:
+        return folder / _EARLIER
     for name, expected in hashes.items():
         file = folder / str(name)
         if not file.is_file() or sha256_of_file(file) != expected:

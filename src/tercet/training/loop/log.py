@@ -2,12 +2,11 @@
 
 import json
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tercet.storage.files import target_errors
+from tercet.storage.files import append_to
 
 
 class Log:
@@ -25,9 +24,8 @@ class Log:
     def rewind(self, num_bytes: int) -> None:
         """Forget what was written behind a position: it will be written again."""
         if self.path is not None:
-            with target_errors(self.path):
-                self.path.touch()
-                os.truncate(self.path, min(num_bytes, self.position()))
+            with append_to(self.path) as stream:
+                stream.truncate(min(num_bytes, self.position()))
 
     def position(self) -> int:
         """Return how many bytes there are."""
@@ -38,7 +36,7 @@ class Log:
         if self.path is None:
             return
         finite = {key: value if _is_fit(value) else None for key, value in line.items()}
-        with target_errors(self.path), self.path.open("a", encoding="utf-8") as stream:
+        with append_to(self.path) as stream:
             stream.write(json.dumps(finite, ensure_ascii=False) + "\n")
         if self.on_line is not None:
             self.on_line(finite)

@@ -15,7 +15,7 @@ from tercet.storage.files import make_folder
 from tercet.storage.hashing import sha256_of_json
 from tercet.storage.progress import progress_bar
 from tercet.training.loop.checkpoints import Checkpoints
-from tercet.training.loop.gradients import clip_gradients, first_not_finite
+from tercet.training.loop.gradients import clip_gradients, first_bad_weight, first_not_finite
 from tercet.training.loop.log import Log
 from tercet.training.loop.optimizers import make_optimizer
 from tercet.training.loop.processes import Processes, whole
@@ -110,7 +110,7 @@ def train(
         progress: Whether a bar is shown.
 
     Raises:
-        DivergedError: A loss or gradient is not finite. The update was not made; the last checkpoint is good.
+        DivergedError: A loss, a gradient or a weight is not finite. The last checkpoint is good.
         OutputError: A checkpoint or the log cannot be written.
     """
     for name, function in (("evaluate", evaluate), ("trajectory", measure)):
@@ -195,12 +195,15 @@ class _Training:
         self.optimizer.zero_grad(set_to_none=True)
         result = self.compute(batch)
         if not math.isfinite(result.loss):
-            raise self._diverged(number, f"the loss is {result.loss}")
+            raise self._diverged(number, f"the loss is {result.loss}; no update was made")
         self.processes.sum_gradients(parameter for _, parameter in self.trained)
         norm = clip_gradients(self.trained, self.settings.clip)
         if not math.isfinite(norm):
-            raise self._diverged(number, f"the gradient of {first_not_finite(self.trained)} is not finite")
+            name = first_not_finite(self.trained)
+            raise self._diverged(number, f"the gradient of {name} is not finite; no update was made")
         self.optimizer.step()
+        if bad := first_bad_weight(self.trained):
+            raise self._diverged(number, f"the update made {bad} not finite, and is not kept")
         # fused optimizers do not count their changes, and encoders keep things that they computed from weights
         torch.autograd.graph.increment_version([parameter for _, parameter in self.trained])
         line = {"stage": self.label, "step": number, "loss": result.loss, "learning_rate": rate}
@@ -209,9 +212,7 @@ class _Training:
     def _diverged(self, number: int, what: str) -> DivergedError:
         steps = self.checkpoints.steps()
         kept = f"The checkpoint of step {steps[-1]} is good" if steps else "There is no checkpoint yet"
-        return DivergedError(
-            f"{self.label}, step {number}: {what}; no update was made. {kept}. Lower learning_rate or clip."
-        )
+        return DivergedError(f"{self.label}, step {number}: {what}. {kept}. Lower learning_rate or clip.")
 
     def _score(self, candidate: bool) -> bool:
         """Score the module, and return whether it is a candidate and the best so far."""

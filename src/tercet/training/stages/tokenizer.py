@@ -9,6 +9,7 @@ from tercet.encoder.folder.names import find_folder
 from tercet.encoder.model.pieces import keep_words, learn_tokenizer
 from tercet.encoder.model.tokens import load_tokenizer
 from tercet.storage.files import atomic_folder
+from tercet.storage.manifest import write_manifest
 from tercet.training.stages.stage import Context, Kind, StageSettings
 from tercet.training.stages.texts import different_texts, open_texts
 
@@ -62,6 +63,7 @@ class _Tokenizer:
             tokenizer = keep_words(source, texts, **settings.model_dump(include={"num_pieces", "num_sentinels"}))
         with atomic_folder(self._context.folder / KIND.output) as folder:
             tokenizer.save_pretrained(folder)
+            write_manifest(folder)
         return {"num_tokens": len(tokenizer)}
 
 

@@ -29,6 +29,7 @@ from tercet.training.loop.state import set_weights, weights_of
 from tercet.training.objectives.compute import ComputeSettings
 from tercet.training.objectives.gather import Gather
 from tercet.training.stages.adapters import LoraSettings, add_lora, merge_lora
+from tercet.training.stages.collapse import warn_of_collapse
 from tercet.training.stages.scores import DevSettings, TrajectorySettings
 from tercet.training.stages.stage import Context, StageSettings
 from tercet.training.stages.texts import placed
@@ -240,6 +241,7 @@ class TrainedEncoder(ABC):
             merge_lora(encoder.tower)
         encoder.dtype = getattr(torch, self.settings.weights)
         if self.context.processes.is_main:
+            warn_of_collapse(encoder, self.rows, name=self.context.name)
             encoder.save(self.context.folder / "encoder")
 
     def _shard(self, tower: Tower) -> None:
