@@ -335,6 +335,16 @@ def test_a_paper_s_recipe_cuts_texts_in_training_and_evaluates_as_the_paper(path
             assert stage.settings.encoder.normalize is path.stem.startswith("st5")  # as their code does
 
 
+@pytest.mark.parametrize("name", ["tsdae-domain", "tsdae-domain-no-nli"])
+def test_tsdae_has_the_numbers_of_its_paper(name):
+    settings = read_recipe(RECIPES / f"{name}.yaml").stages[0].settings
+    assert (settings.deleted, settings.tie_decoder, settings.encoder.readout) == (0.6, True, "cls")
+    assert (settings.batch, settings.learning_rate, settings.schedule) == (8, 3e-5, "constant")
+    assert (settings.optimizer, settings.steps) == ("adamw", 100_000)
+    t5 = ["start=t5-base", "encoder.readout=enc-mean", "stages.in-domain.tie_decoder=false"]
+    assert read_recipe(RECIPES / f"{name}.yaml", changes=t5).stages[0].settings.tie_decoder is False
+
+
 SYNTHETIC = [name for name in PRINTED if "open-domain" in PRINTED[name]]
 
 

@@ -311,16 +311,23 @@ def train_on_rows(
 def other_dropout(model: "PreTrainedModel", share: float | None) -> Iterator[None]:
     """Train with another dropout than the model's; what is saved has its own again."""
     before = {name: getattr(model.config, name) for name in _DROPOUTS if hasattr(model.config, name)}
-    if share is not None:
-        for name in before:
-            setattr(model.config, name, share)
-        for module in model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = share
-            elif isinstance(getattr(module, "dropout", None), float):  # the attention of T5
-                module.dropout = share  # type: ignore[assignment]
+    set_dropout(model, share)
     try:
         yield
     finally:
         for name, value in before.items():
             setattr(model.config, name, value)
+
+
+def set_dropout(model: "PreTrainedModel", share: float | None) -> None:
+    """Set the dropout of a model; None leaves it as it is."""
+    if share is None:
+        return
+    for name in _DROPOUTS:
+        if hasattr(model.config, name):
+            setattr(model.config, name, share)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share
+        elif isinstance(getattr(module, "dropout", None), float):  # the attention of T5
+            module.dropout = share  # type: ignore[assignment]
