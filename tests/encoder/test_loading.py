@@ -10,6 +10,7 @@ import torch
 from transformers import BertModel, T5ForConditionalGeneration, T5Model
 
 from tercet import Encoder, ModelError, OutputError, SettingError
+from tercet.encoder.model.readouts import READOUTS, stored_readout
 from tercet.encoder.model.shapes import shape_config
 
 
@@ -333,3 +334,32 @@ def test_a_folder_without_its_transformer_weights_is_refused(tiny, tmp_path):
     shutil.rmtree(tmp_path / "m")
     with pytest.raises(ModelError, match="no such folder"):
         Encoder.load(tmp_path / "m")
+
+
+def test_a_folder_from_before_layers_were_written_has_the_vectors_that_it_had(tiny, sentences, tmp_path):
+    """There `first-last-mean` was the mean of the embedding's output and the last layer."""
+    settings = {"size": "mini", "prompt": "[X] What is this?"}  # which only a module of ours can say
+    encoder = tiny("bert", readout="embedding-last-mean", **settings)
+    vectors = encoder.embed(sentences)
+    encoder.save(tmp_path / "m")
+    own = json.loads((tmp_path / "m" / "tercet.json").read_text())
+    assert own.pop("layers") == [0, -1]
+    (tmp_path / "m" / "tercet.json").write_text(json.dumps({**own, "readout": "first-last-mean"}))
+    old = Encoder.load(tmp_path / "m")
+    assert old.settings.readout == "embedding-last-mean"
+    np.testing.assert_allclose(old.embed(sentences), vectors, atol=1e-6)
+    assert stored_readout({"readout": "first-last-mean"}) == "embedding-last-mean"  # of a graph, too
+
+    new = tiny("bert", readout="first-last-mean", **settings)
+    assert np.abs(new.embed(sentences) - vectors).max() > 0.01
+    new.save(tmp_path / "new")
+    again = Encoder.load(tmp_path / "new")
+    assert again.settings.readout == "first-last-mean"
+    np.testing.assert_allclose(again.embed(sentences), new.embed(sentences), atol=1e-6)
+
+
+def test_vectors_that_were_kept_under_the_old_meaning_of_a_readout_are_not_taken_for_the_new(tiny, monkeypatch):
+    one = tiny("bert", size="mini", readout="first-last-mean")
+    new = one.fingerprint()
+    monkeypatch.setitem(READOUTS, "first-last-mean", READOUTS["embedding-last-mean"])
+    assert one.fingerprint() != new

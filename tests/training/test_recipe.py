@@ -345,6 +345,19 @@ def test_tsdae_has_the_numbers_of_its_paper(name):
     assert read_recipe(RECIPES / f"{name}.yaml", changes=t5).stages[0].settings.tie_decoder is False
 
 
+SIMCSE = [path.stem for path in sorted(RECIPES.glob("*simcse*.yaml"))]
+
+
+@pytest.mark.parametrize("name", SIMCSE)
+def test_the_mlp_of_simcse_starts_fresh_once_and_its_loss_of_words_is_a_setting(name):
+    stages = [stage.settings for stage in read_recipe(RECIPES / f"{name}.yaml").stages]
+    assert [settings.fresh_mlp for settings in stages] == [True, False][: len(stages)]
+    kind = f"stages.{read_recipe(RECIPES / f'{name}.yaml').stages[0].name}"
+    assert (
+        read_recipe(RECIPES / f"{name}.yaml", changes=[f"{kind}.mlm_weight=0.1"]).stages[0].settings.mlm_weight == 0.1
+    )
+
+
 SYNTHETIC = [name for name in PRINTED if "open-domain" in PRINTED[name]]
 
 

@@ -159,5 +159,5 @@ def test_the_decoder_sees_nothing_of_a_text_but_its_vector(tiny, tokenizers, tmp
 
 def test_lora_is_refused():
     stage = {"start": "x", "rows": "a.txt", "batch": 8, "steps": 1, "learning_rate": 1e-3, "lora": {"rank": 2}}
-    with pytest.raises(SettingError, match="lora: the decoder shares the encoder's layers"):
+    with pytest.raises(SettingError, match="lora: what scores words shares the encoder's layers"):
         make_recipe({"stages": [{"tsdae": stage}]}, default_name="x")

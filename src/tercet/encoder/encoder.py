@@ -18,7 +18,7 @@ from tercet.encoder.forward.batches import batches_by_length, pad
 from tercet.encoder.forward.engine import BROKEN, Engine, choose_engine, resolve_precision
 from tercet.encoder.forward.vectors import read_shape
 from tercet.encoder.model.arrays import Vectors, unit
-from tercet.encoder.model.readouts import When
+from tercet.encoder.model.readouts import READOUTS, When
 from tercet.encoder.model.settings import (
     KEEP,
     Embedded,
@@ -191,12 +191,13 @@ class Encoder:
     def fingerprint(self) -> str:
         """Return a hash of everything that decides a vector: weights, tokenizer and settings."""
         config = self._tower.config
-        shape = read_shape(config)
+        shape, layers = read_shape(config), READOUTS[self.head.readout].layers
         described = [
             self.settings.model_dump(),
             self.tokens.describe(),
             {key: value for key, value in config.items() if key not in NO_CHANGE} if shape is None else repr(shape),
             [layer.activation for layer in self.head.dense_layers],
+            *([layers] if layers != (-1,) else []),
         ]
         return sha256_of_weights(self._tower.weights() | self.head.state_dict(), described=described)
 

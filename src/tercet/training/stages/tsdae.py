@@ -6,12 +6,11 @@ from pydantic import model_validator
 
 from tercet.data.rows.columns import RowKind
 from tercet.encoder.encoder import Encoder
-from tercet.encoder.language import language_model
-from tercet.errors import SettingError
 from tercet.training.objectives.gather import Gather
 from tercet.training.objectives.tsdae import Tsdae, TsdaeSettings
+from tercet.training.stages.language import SHARED, refuse_shards, trained_language_model
 from tercet.training.stages.stage import Context, Kind
-from tercet.training.stages.trained import Objective, TrainedEncoder, TrainedSettings, set_dropout
+from tercet.training.stages.trained import Objective, TrainedEncoder, TrainedSettings
 
 
 class TsdaeStage(TrainedSettings, TsdaeSettings):
@@ -20,7 +19,7 @@ class TsdaeStage(TrainedSettings, TsdaeSettings):
     @model_validator(mode="after")
     def _all_weights(self) -> Self:
         if self.lora is not None:
-            raise ValueError("lora: the decoder shares the encoder's layers, which lora would freeze. Set lora: null")
+            raise ValueError(f"lora: {SHARED}. Set lora: null")
         return self
 
 
@@ -30,15 +29,11 @@ class _Tsdae(TrainedEncoder):
 
     def __init__(self, settings: TsdaeStage, context: Context) -> None:
         super().__init__(settings, context)
-        if context.processes.shards:
-            raise SettingError(f"stages.{context.name}: tsdae does not go with FSDP. Take processes without it.")
+        refuse_shards(context, "tsdae")
 
     def objective(self, encoder: Encoder, gather: Gather | None) -> Objective:
         settings = self.settings
-        decoder = language_model(
-            encoder, kind="decoder", tied=settings.tie_decoder, **settings.placed(self.context)
-        ).train(encoder.tower.training)
-        set_dropout(decoder, settings.dropout)
+        decoder = trained_language_model(encoder, settings, self.context, kind="decoder", tied=settings.tie_decoder)
         return Tsdae(encoder, decoder, settings, compute=settings, gather=gather)
 
 
