@@ -37,6 +37,9 @@ def evaluate(
         str | None,
         typer.Option(help="Another encoder for the source of parallel pairs: English in retrieval."),
     ] = None,
+    whiten: Annotated[
+        bool, typer.Option("--whiten", help="Centre and whiten the vectors of each task (BERT-whitening).")
+    ] = False,
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
@@ -53,6 +56,7 @@ def evaluate(
         precision=precision,
         cache=cache,
         source=source,
+        whiten=whiten,
         progress=True,
     )
     tables.print_scores(found)
