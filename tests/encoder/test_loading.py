@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ import torch
 from transformers import BertModel, T5ForConditionalGeneration, T5Model
 
 from tercet import Encoder, ModelError, OutputError, SettingError
+from tercet.encoder.folder.backbone import _convert_pickles
 from tercet.encoder.model.readouts import READOUTS, stored_readout
 from tercet.encoder.model.shapes import shape_config
+from tercet.storage.locks import hold
 
 
 def save_plain(model, tokenizer, folder):
@@ -209,6 +212,33 @@ def test_a_pickled_checkpoint_is_refused_and_converted_only_on_request(tiny, tmp
     converted = Encoder.load(tmp_path / "m", convert_pickle=True)
     np.testing.assert_array_equal(converted.embed(sentences), encoder.embed(sentences))
     np.testing.assert_array_equal(Encoder.load(tmp_path / "m").embed(sentences), encoder.embed(sentences))
+
+
+def test_pickled_weights_stay_in_their_files_and_one_process_converts_them(tmp_path, monkeypatch):
+    from safetensors.torch import load_file
+
+    shared = torch.arange(6.0).view(2, 3)
+    parts = [{"shared": shared, "encoder.embed_tokens": shared}, {"turned": torch.arange(6.0).view(2, 3).T}]
+    files = [tmp_path / f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)]
+    for file, part in zip(files, parts, strict=True):
+        torch.save(part, file)
+    read, load = [], torch.load
+    monkeypatch.setattr(torch, "load", lambda *args, **options: read.append(options["mmap"]) or load(*args, **options))
+    target = tmp_path / "model.safetensors"
+    waiting = threading.Thread(target=_convert_pickles, args=(files, target))  # another process that asks for the same
+    with hold(tmp_path / ".converting.lock"):
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive() and not read
+        torch.save(parts[0], tmp_path / "old.bin", _use_new_zipfile_serialization=False)
+    waiting.join()
+    _convert_pickles(files, target)
+    assert read == [True, True]
+    found = load_file(target)
+    for name, wanted in (parts[0] | parts[1]).items():
+        assert torch.equal(found[name], wanted)
+    _convert_pickles([tmp_path / "old.bin"], tmp_path / "old.safetensors")  # of an old kind, which cannot be mapped
+    assert read[2:] == [False] and torch.equal(load_file(tmp_path / "old.safetensors")["shared"], shared)
 
 
 def test_saving_replaces_a_folder_whole_and_leaves_nothing_beside_it(tiny, tmp_path):

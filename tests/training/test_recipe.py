@@ -435,6 +435,12 @@ def test_a_recipe_of_parallel_translation_has_the_numbers_of_its_paper(name):
             assert (settings.schedule, settings.min_temperature) == ("cosine", 0.01)
 
 
+@pytest.mark.parametrize(("name", "stage"), [("parallel-translation", 1), ("parallel-chinese-simcse", 0)])
+def test_premises_of_cnsd_without_a_contradiction_are_no_triplets(name, stage):
+    [source] = read_recipe(RECIPES / f"{name}.yaml").stages[stage].settings.rows.sources
+    assert source.path == "cnsd/train.jsonl" and source.nli_pairs is False
+
+
 def test_every_command_in_the_page_on_parallel_contrast_is_valid(monkeypatch):
     monkeypatch.setenv("TERCET_DATA", "/data")
     lines = (RECIPES.parent / "docs" / "parallel.md").read_text().replace("\\\n", " ").splitlines()

@@ -40,6 +40,12 @@ def evaluate(
     whiten: Annotated[
         bool, typer.Option("--whiten", help="Centre and whiten the vectors of each task (BERT-whitening).")
     ] = False,
+    lengths: Annotated[
+        list[int] | None, typer.Option(help="How many words the sentences of `speed` have (8, 32 and 128); repeatable.")
+    ] = None,
+    batches: Annotated[
+        list[int] | None, typer.Option(help="How many of them are embedded at once (1, 8 and 32); repeatable.")
+    ] = None,
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
@@ -57,6 +63,8 @@ def evaluate(
         cache=cache,
         source=source,
         whiten=whiten,
+        lengths=lengths,
+        batches=batches,
         progress=True,
     )
     tables.print_scores(found)

@@ -71,6 +71,8 @@ def evaluate(
     cache: bool | str | Path = True,
     source: "Model | TextEncoder | None" = None,
     whiten: bool = False,
+    lengths: Sequence[int] | None = None,
+    batches: Sequence[int] | None = None,
     progress: bool = False,
 ) -> Evaluation:
     """Score an encoder.
@@ -87,6 +89,8 @@ def evaluate(
         cache: Whether vectors of an Encoder are kept for the next evaluation, or the folder that keeps them.
         source: Another encoder for the source side of parallel pairs, which is the English one in `retrieval`.
         whiten: Whether vectors are centred and whitened, by those of each task's own texts, as in BERT-whitening.
+        lengths: How many words the sentences of `speed` have; 8, 32 and 128 where None.
+        batches: How many of them are embedded at once; 1, 8 and 32 where None, and always as many as the encoder likes.
         progress: Whether bars are shown.
 
     Returns:
@@ -107,7 +111,12 @@ def evaluate(
     if isinstance(encoder, Encoder):
         precision = encoder.resolve_precision(precision)
     store = VectorStore(encoder, precision=precision, cache=cache, progress=progress)
-    options = Options(classifier=classifier, seed=seed)
+    options = Options(
+        classifier=classifier,
+        seed=seed,
+        lengths=_sizes("lengths", lengths) or Options.lengths,
+        batches=_sizes("batches", batches) or Options.batches,
+    )
     if other is not None:
         options = replace(options, source=VectorStore(other, precision=precision, cache=cache, progress=progress))
     settings = _settings_of(encoder) | {"precision": precision, "classifier": classifier, "seed": seed}
@@ -162,6 +171,12 @@ def _run(task: Task, folder: DataFolder, store: VectorStore, options: Options, *
         return result
     with store.whitened():  # by the texts of the task, which are known now
         return task.run(folder, store, options)
+
+
+def _sizes(name: str, numbers: Sequence[int] | None) -> tuple[int, ...]:
+    if numbers and min(numbers) < 1:
+        raise SettingError(f"{name} {[*numbers]}: has a number below one. Give positive numbers.")
+    return tuple(numbers or ())
 
 
 def _load(model: "Model | TextEncoder") -> TextEncoder:

@@ -21,6 +21,7 @@ from tercet.storage.hashing import sha256_of_json, sha256_of_path
 from tercet.storage.machine import machine, versions
 from tercet.training.loop.loop import Evaluate, Measure
 from tercet.training.loop.processes import Processes
+from tercet.training.objectives.compute import USUAL_ACTIVATION_GB
 from tercet.training.recipe import Recipe, Stage
 from tercet.training.runs import (
     DESCRIPTION,
@@ -43,6 +44,15 @@ logger = logging.getLogger("tercet")
 
 _NO_CHANGE = ("cache", "log_every", "checkpoint_every")
 """Settings that change nothing about a stage's output."""
+
+
+def _usual(settings: Any) -> dict[str, float]:
+    """Return what settings of memory that are null stand for in a stage's key: the numbers of a CPU, on any machine."""
+    return {
+        "max_batch_tokens": getattr(settings, "usual_batch_tokens", 0),
+        "max_activation_gb": USUAL_ACTIVATION_GB,
+    }
+
 
 _CLOCK = "time.json"
 """In the folder of a stage that is not done: how long earlier attempts took."""
@@ -189,6 +199,7 @@ class _Run:
         start_s = time.monotonic()
         work = kind.work(stage.settings, context)
         settings = {name: value for name, value in stage.dump().items() if name not in _NO_CHANGE}
+        settings |= {name: usual for name, usual in _usual(stage.settings).items() if settings.get(name, usual) is None}
         key = sha256_of_json([stage.kind, settings, _deciding(work.inputs), self.recipe.seed])
         output = Output(folder / kind.output, key)
         record = self._record_of(folder, output) if self.processes.is_main else None

@@ -136,6 +136,17 @@ class VectorStore:
             for start in range(0, len(texts), batch or len(texts)):
                 self.encoder.encode(list(texts[start : start + (batch or len(texts))]))
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether an Encoder runs on a GPU."""
+        return isinstance(self.encoder, Encoder) and self.encoder.device.type == "cuda"
+
+    def num_tokens(self, texts: Sequence[str]) -> float | None:
+        """Return how many tokens an Encoder reads of a text on average; None where the encoder does not say."""
+        if not isinstance(self.encoder, Encoder):
+            return None
+        return sum(map(len, self.encoder.tokens(texts)[0])) / len(texts)
+
 
 def _folder_of(cache: bool | str | Path) -> Path | None:
     if isinstance(cache, bool):

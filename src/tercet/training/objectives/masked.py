@@ -62,7 +62,8 @@ class MaskedWords:
         rows = tokens.cut_to(self._compute.max_tokens)(texts)[0]
         special = torch.tensor(tokens.tokenizer.all_special_ids)
         parts = []
-        for numbers in batches_by_length([len(row) for row in rows], max_batch_tokens=self._compute.max_batch_tokens):
+        max_tokens = self._compute.word_tokens(self._encoder.tower)
+        for numbers in batches_by_length([len(row) for row in rows], max_batch_tokens=max_tokens):
             ids, mask = pad([rows[i] for i in numbers], pad_id=tokens.pad_id)
             given, wanted = self._masking.torch_mask_tokens(ids, special_tokens_mask=torch.isin(ids, special))
             parts.append((given.to(device), mask.to(device), wanted.to(device)))

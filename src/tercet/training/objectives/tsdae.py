@@ -106,7 +106,7 @@ class Tsdae:
         """
         gradient, total = torch.zeros_like(vectors), vectors.new_zeros(())
         lengths = [len(wanted) for _, wanted in targets]
-        for rows in batches_by_length(lengths, max_batch_tokens=self._compute.max_batch_tokens):
+        for rows in batches_by_length(lengths, max_batch_tokens=self._compute.word_tokens(self._encoder.tower)):
             part = vectors[rows].detach().requires_grad_()
             value = weight * self._cross_entropy(part, [targets[i] for i in rows])
             value.backward()

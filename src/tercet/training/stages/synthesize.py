@@ -1,5 +1,7 @@
 """The stage `synthesize`: sentences become triplets that later stages learn from."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -9,7 +11,7 @@ from tercet.errors import InputError
 from tercet.storage.hashing import sha256_of_json
 from tercet.synthesis.corpus import TITLE, TRIPLETS, make_corpus, remedy
 from tercet.synthesis.sentences import Sentences
-from tercet.synthesis.settings import SentenceSettings, SynthesisSettings
+from tercet.synthesis.settings import SentenceSettings, SynthesisSettings, as_list
 from tercet.training.stages.stage import Context, Kind, StageSettings
 
 _MODELS = ("model", "there", "back", "finder")
@@ -23,12 +25,13 @@ class SynthesizeStage(StageSettings, SynthesisSettings):
 
     def names(self) -> list[str]:
         """Return the models and files that the stage uses."""
-        return [*self.models().values(), *(source.path for source in self.sentences)]
+        used = [model for models in self.models().values() for model in as_list(models)]
+        return [*used, *(source.path for source in self.sentences)]
 
-    def models(self) -> dict[str, str]:
+    def models(self) -> dict[str, str | list[str]]:
         """Return the models that the stage uses, by the names of their settings."""
         named = {name: getattr(self, name) for name in _MODELS if name != "finder" or self.strategy == TITLE}
-        return {name: model for name, model in named.items() if model is not None}
+        return {name: models for name, models in named.items() if models is not None}
 
 
 class _Synthesize:
@@ -36,7 +39,7 @@ class _Synthesize:
         self._context = context
         # the candidates outlive the stage's folder, so that another filter does not generate them again
         self._candidates = context.folder.parent.with_name("candidates") / context.name
-        models = {name: context.place(model) for name, model in settings.models().items()}
+        models = {name: _each(context.place, models) for name, models in settings.models().items()}
         sources = [source.model_copy(update={"path": context.place(source.path)}) for source in settings.sentences]
         self._settings = settings.model_copy(update={"sentences": sources, **models})
         self._sentences = Sentences(
@@ -48,9 +51,10 @@ class _Synthesize:
             "sentences": self._sentences.rows.describe(),
             "leaks": sha256_of_json(sorted(texts_below(*settings.leaks))),
         }
-        for name, model in settings.models().items():
+        for name, used in settings.models().items():
             revision = settings.revision if name == "model" else None
-            self.inputs[name] = context.describe_model(model, revision=revision, pickles=settings.convert_pickle)
+            describe = partial(context.describe_model, revision=revision, pickles=settings.convert_pickle)
+            self.inputs[name] = _each(describe, used)
 
     def run(self) -> dict[str, Any]:
         context = self._context
@@ -66,6 +70,11 @@ class _Synthesize:
         )
         check_enough(audit, self._settings, name=context.name)
         return {"num_triplets": audit["num_triplets"]}
+
+
+def _each(what: Callable[[str], Any], models: str | list[str]) -> Any:
+    """Return what a function says of a model, or of each of several."""
+    return what(models) if isinstance(models, str) else [what(model) for model in models]
 
 
 def check_enough(audit: dict[str, Any], settings: SynthesizeStage, *, name: str) -> None:
