@@ -171,6 +171,28 @@ def test_variables_of_the_environment_are_put_in(read, monkeypatch):
     assert recipe.stages[1].settings.rows.sources[0].path == "/somewhere/nli.tsv"
 
 
+def test_leaks_follow_the_folder_with_the_evaluation_data(monkeypatch):
+    monkeypatch.setenv("TERCET_DATA", "/root-of-data")
+    for data, folder in (("/elsewhere", "/elsewhere"), (None, "/root-of-data/eval")):
+        stages = read_recipe(RECIPES / "gense-domain.yaml", data=data).stages
+        assert {str(path) for stage in stages for path in getattr(stage.settings, "leaks", [])} == {folder}
+    monkeypatch.delenv("TERCET_DATA")
+    assert str(read_recipe(RECIPES / "gense.yaml").stages[0].settings.leaks[0]) == "eval"
+    for path in RECIPES.rglob("*.yaml"):
+        assert not re.search(r"leaks: \[(?!\"\$\{DATA\}\"\])", path.read_text(encoding="utf-8")), path
+
+
+def test_a_run_is_given_the_folder_of_its_data(tmp_path):
+    (tmp_path / "my.yaml").write_text(
+        "start: mini\nstages:\n  - contrast: {rows: {sources: [a.txt], leaks: ['${DATA}']}, batch: 8, steps: 1, "
+        "learning_rate: 1.0e-3}\n"
+    )
+    found = train(tmp_path / "my.yaml", tmp_path / "run", data=tmp_path, dry_run=True).recipe
+    assert found.stages[0].settings.rows.leaks == [tmp_path]
+    swept = train(tmp_path / "my.yaml", tmp_path / "runs", data=tmp_path, dry_run=True, sweep=["seed=0,1"])
+    assert {run.recipe.stages[0].settings.rows.leaks[0] for run in swept.runs.values()} == {tmp_path}
+
+
 def test_a_change_of_one_stage_does_not_reach_what_an_alias_shares(read):
     recipe = read(
         "stages:\n"

@@ -24,6 +24,9 @@ _START = {"start", "tokenizer", "revision", "convert_pickle"}
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
+_DATA = "DATA"
+"""The variable that stands for the folder with the evaluation data."""
+
 
 class RecipeFile(Settings):
     """What a recipe's file may have at its top."""
@@ -94,12 +97,13 @@ class Recipe:
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
 
 
-def read_recipe(path: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
+def read_recipe(path: str | Path, *, changes: Sequence[str] = (), data: str | Path | None = None) -> Recipe:
     """Read a recipe's file.
 
     Args:
         path: The file.
         changes: Settings in place of the file's, as `PATH=VALUE`: `seed=3`, `stages.0.batch=256`, `stages.nli.batch=9`.
+        data: The folder with the evaluation data, which `${DATA}` stands for; `$TERCET_DATA/eval` where None.
 
     Raises:
         InputError: There is no such file, or it is not YAML.
@@ -114,16 +118,19 @@ def read_recipe(path: str | Path, *, changes: Sequence[str] = ()) -> Recipe:
         raise InputError(f"{path}: is not YAML ({' '.join(str(error).split())}). Mend the file.") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: is not a mapping. A recipe has keys such as stages.")
-    return make_recipe(content, default_name=path.stem, changes=changes)
+    return make_recipe(content, default_name=path.stem, changes=changes, data=data)
 
 
-def make_recipe(content: dict[str, Any], *, default_name: str, changes: Sequence[str] = ()) -> Recipe:
+def make_recipe(
+    content: dict[str, Any], *, default_name: str, changes: Sequence[str] = (), data: str | Path | None = None
+) -> Recipe:
     """Make a recipe of what its file would hold.
 
     Args:
         content: Keys and values.
         default_name: What results call the model where the content does not say.
         changes: Settings in place of the content's: see `read_recipe`.
+        data: The folder with the evaluation data: see `read_recipe`.
 
     Raises:
         SettingError: A key is unknown or a value does not fit; the message has the key's path.
@@ -131,7 +138,9 @@ def make_recipe(content: dict[str, Any], *, default_name: str, changes: Sequence
     content = _unshared(content)
     for change in changes:
         _change(content, change)
-    top = checked(RecipeFile, _with_variables(content), [])
+    folder = Path(os.environ.get("TERCET_DATA", "")) / "eval" if data is None else Path(data)
+    variables = {**os.environ, _DATA: str(folder)}
+    top = checked(RecipeFile, _with_variables(content, variables), [])
     stages: list[Stage] = []
     for number, given in enumerate(top.stages):
         stage = _check_stage(given, number, top)
@@ -227,18 +236,18 @@ def _kind_of(stage: dict[str, Any]) -> str:
     return next((kind for kind in stage if kind in KINDS), "")
 
 
-def _with_variables(value: Any) -> Any:
-    """Replace `${NAME}` by the environment's variable in all texts."""
+def _with_variables(value: Any, variables: Mapping[str, str]) -> Any:
+    """Replace `${NAME}` by the variable of that name in all texts."""
+
+    def variable(match: re.Match[str]) -> str:
+        if match[1] not in variables:
+            raise SettingError(f"{match[0]}: the environment has no {match[1]}. Set it: export {match[1]}=...")
+        return variables[match[1]]
+
     if isinstance(value, str):
-        return _VARIABLE.sub(_variable, value)
+        return _VARIABLE.sub(variable, value)
     if isinstance(value, list):
-        return [_with_variables(item) for item in value]
+        return [_with_variables(item, variables) for item in value]
     if isinstance(value, Mapping):
-        return {key: _with_variables(item) for key, item in value.items()}
+        return {key: _with_variables(item, variables) for key, item in value.items()}
     return value
-
-
-def _variable(match: re.Match[str]) -> str:
-    if match[1] not in os.environ:
-        raise SettingError(f"{match[0]}: the environment has no {match[1]}. Set it: export {match[1]}=...")
-    return os.environ[match[1]]

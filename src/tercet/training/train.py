@@ -54,7 +54,7 @@ def train(
             progress=progress,
         )
     else:
-        read = read_recipe(recipe, changes=several(changes))
+        read = read_recipe(recipe, changes=several(changes), data=data)
     if dry_run:
         check_tasks(read)
         return RunResult((), None, None, read, Path(run))

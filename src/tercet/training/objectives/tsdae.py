@@ -74,9 +74,8 @@ class Tsdae:
         self._encoder, self._decoder, self._settings = encoder, decoder, settings
         self._compute, self._gather = compute, gather
         tokens = encoder.tokens
-        self._whole = Tokens(
-            tokens.tokenizer, max_tokens=compute.max_tokens or tokens.max_tokens, lowercase=tokens.lowercase
-        )
+        max_tokens = tokens.cut_to(compute.max_tokens).max_tokens
+        self._whole = Tokens(tokens.tokenizer, max_tokens=max_tokens, lowercase=tokens.lowercase)  # without a prompt
         self.module = nn.ModuleDict({"tower": encoder.tower, "decoder": decoder})
 
     def step(self, batch: Sequence[Row]) -> StepResult:
