@@ -631,7 +631,7 @@ def test_speed_is_measured_with_the_batches_that_are_asked_for_and_with_the_enco
         evaluate(Counting(), tasks="speed", batches=[0])
 
 
-def test_127_common_words_are_128_tokens_of_t5_and_memory_of_a_gpu_is_in_the_grid(tiny, monkeypatch):
+def test_the_grid_of_speed_says_how_many_tokens_were_read_and_the_peak_of_a_gpu_s_memory(tiny, monkeypatch):
     counted = []
 
     def reset():
@@ -641,10 +641,13 @@ def test_127_common_words_are_128_tokens_of_t5_and_memory_of_a_gpu_is_in_the_gri
     monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", reset)
     monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda: 3_000_000_000)
     monkeypatch.setattr("tercet.vectors.store.VectorStore.on_gpu", True)
-    encoder = Encoder.load("mini-synth", readout="enc-mean", device="cpu")  # which has T5's pieces
-    monkeypatch.setattr(Encoder, "embed", lambda self, texts, **options: None)
-    grid = evaluate(encoder, tasks="speed", lengths=[127], batches=[1024], cache=False)["tasks"]["speed"]["grid"]
-    assert {cell["tokens"] for cell in grid} == {128}
+    encoder, embedded = tiny(), []
+    monkeypatch.setattr(Encoder, "embed", lambda self, texts, **options: embedded.append(texts))
+    grid = evaluate(encoder, tasks="speed", lengths=[4], batches=[1024], cache=False)["tasks"]["speed"]["grid"]
+    texts = max(embedded, key=len)
+    assert len(texts) == 1024
+    lengths = [len(ids) for ids in encoder.tokens.tokenizer(texts)["input_ids"]]
+    assert {cell["tokens"] for cell in grid if cell["batch"] == 1024} == {sum(lengths) / 1024}
     assert {cell["peak_gpu_gb"] for cell in grid} == {3.0} and len(counted) == 4 * len(grid)
 
 

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from tercet.data.rows.words import texts_below
 from tercet.errors import InputError
-from tercet.storage.hashing import sha256_of_json
+from tercet.storage.files import atomic_write
+from tercet.storage.hashing import sha256_of_file, sha256_of_json
 from tercet.synthesis.corpus import TITLE, TRIPLETS, make_corpus, remedy
 from tercet.synthesis.sentences import Sentences
 from tercet.synthesis.settings import SentenceSettings, SynthesisSettings, as_list
-from tercet.training.stages.stage import Context, Kind, StageSettings
+from tercet.training.stages.stage import Context, Kind, StageSettings, Work
 
 _MODELS = ("model", "there", "back", "finder")
 
@@ -23,8 +25,14 @@ class SynthesizeStage(StageSettings, SynthesisSettings):
     min_triplets: int = Field(default=0, ge=0, exclude_if=lambda num: num == 0)
     """Fewer accepted triplets are an error, before later stages learn from them."""
 
+    corpus: Path | None = Field(default=None, exclude_if=lambda corpus: corpus is None)
+    """A folder with triplets that another run or `tercet synthesize` wrote, which are taken as they are: nothing is
+    written, judged or filtered again. So several recipes share one synthetic corpus."""
+
     def names(self) -> list[str]:
         """Return the models and files that the stage uses."""
+        if self.corpus is not None:
+            return []
         used = [model for models in self.models().values() for model in as_list(models)]
         return [*used, *(source.path for source in self.sentences)]
 
@@ -88,4 +96,31 @@ def check_enough(audit: dict[str, Any], settings: SynthesizeStage, *, name: str)
         )
 
 
-KIND = Kind(SynthesizeStage, _Synthesize, output=TRIPLETS)
+class _Shared:
+    """The work of a stage whose triplets are there already."""
+
+    def __init__(self, corpus: Path, context: Context) -> None:
+        self._file, self._context = corpus / TRIPLETS, context
+        if not self._file.is_file():
+            raise InputError(
+                f"stages.{context.name}.corpus {corpus}: has no {TRIPLETS}. Name a folder that synthesize wrote."
+            )
+        self.inputs = {"corpus": sha256_of_file(self._file)}
+
+    def run(self) -> dict[str, Any]:
+        """Copy the triplets into the stage's folder."""
+        if not self._context.processes.is_main:
+            return {}
+        num = 0
+        with self._file.open("rb") as source, atomic_write(self._context.folder / TRIPLETS) as target:
+            for line in source:
+                target.write(line)
+                num += 1
+        return {"num_triplets": num}
+
+
+def _work(settings: SynthesizeStage, context: Context) -> Work:
+    return _Synthesize(settings, context) if settings.corpus is None else _Shared(settings.corpus, context)
+
+
+KIND = Kind(SynthesizeStage, _work, output=TRIPLETS)
