@@ -45,15 +45,6 @@ logger = logging.getLogger("tercet")
 _NO_CHANGE = ("cache", "log_every", "checkpoint_every")
 """Settings that change nothing about a stage's output."""
 
-
-def _usual(settings: Any) -> dict[str, float]:
-    """Return what settings of memory that are null stand for in a stage's key: the numbers of a CPU, on any machine."""
-    return {
-        "max_batch_tokens": getattr(settings, "usual_batch_tokens", 0),
-        "max_activation_gb": USUAL_ACTIVATION_GB,
-    }
-
-
 _CLOCK = "time.json"
 """In the folder of a stage that is not done: how long earlier attempts took."""
 
@@ -145,6 +136,14 @@ def check_tasks(recipe: Recipe) -> None:
             for name in stage.settings.trajectory.sets if stage.settings.trajectory is not None else ():
                 trajectory_task(name)
     choose_tasks(recipe.evaluate)
+
+
+def _usual(settings: Any) -> dict[str, float]:
+    """Return what settings of memory that are null stand for in a stage's key: the numbers of a CPU, on any machine."""
+    return {
+        "max_batch_tokens": getattr(settings, "usual_batch_tokens", 0),
+        "max_activation_gb": USUAL_ACTIVATION_GB,
+    }
 
 
 class _Run:
