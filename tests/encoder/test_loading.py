@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from transformers import BertModel, T5ForConditionalGeneration, T5Model
 
 from tercet import Encoder, ModelError, OutputError, SettingError
 from tercet.encoder.folder import layout
+from tercet.encoder.folder.backbone import _convert_pickles
+from tercet.encoder.model.readouts import READOUTS, stored_readout
 from tercet.encoder.model.shapes import shape_config
+from tercet.storage.locks import hold
 
 
 @pytest.fixture(autouse=True)
@@ -217,6 +221,33 @@ def test_a_pickled_checkpoint_is_refused_and_converted_only_on_request(tiny, tmp
     np.testing.assert_array_equal(Encoder.load(tmp_path / "m").embed(sentences), encoder.embed(sentences))
 
 
+def test_pickled_weights_stay_in_their_files_and_one_process_converts_them(tmp_path, monkeypatch):
+    from safetensors.torch import load_file
+
+    shared = torch.arange(6.0).view(2, 3)
+    parts = [{"shared": shared, "encoder.embed_tokens": shared}, {"turned": torch.arange(6.0).view(2, 3).T}]
+    files = [tmp_path / f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)]
+    for file, part in zip(files, parts, strict=True):
+        torch.save(part, file)
+    read, load = [], torch.load
+    monkeypatch.setattr(torch, "load", lambda *args, **options: read.append(options["mmap"]) or load(*args, **options))
+    target = tmp_path / "model.safetensors"
+    waiting = threading.Thread(target=_convert_pickles, args=(files, target))  # another process that asks for the same
+    with hold(tmp_path / ".converting.lock"):
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive() and not read
+        torch.save(parts[0], tmp_path / "old.bin", _use_new_zipfile_serialization=False)
+    waiting.join()
+    _convert_pickles(files, target)
+    assert read == [True, True]
+    found = load_file(target)
+    for name, wanted in (parts[0] | parts[1]).items():
+        assert torch.equal(found[name], wanted)
+    _convert_pickles([tmp_path / "old.bin"], tmp_path / "old.safetensors")  # of an old kind, which cannot be mapped
+    assert read[2:] == [False] and torch.equal(load_file(tmp_path / "old.safetensors")["shared"], shared)
+
+
 def test_saving_replaces_a_folder_whole_and_leaves_nothing_beside_it(tiny, tmp_path):
     tiny("t5", projection=16).save(tmp_path / "m")
     encoder = Encoder.load(tmp_path / "m")
@@ -340,3 +371,32 @@ def test_a_folder_without_its_transformer_weights_is_refused(tiny, tmp_path):
     shutil.rmtree(tmp_path / "m")
     with pytest.raises(ModelError, match="no such folder"):
         Encoder.load(tmp_path / "m")
+
+
+def test_a_folder_from_before_layers_were_written_has_the_vectors_that_it_had(tiny, sentences, tmp_path):
+    """There `first-last-mean` was the mean of the embedding's output and the last layer."""
+    settings = {"size": "mini", "prompt": "[X] What is this?"}  # which only a module of ours can say
+    encoder = tiny("bert", readout="embedding-last-mean", **settings)
+    vectors = encoder.embed(sentences)
+    encoder.save(tmp_path / "m")
+    own = json.loads((tmp_path / "m" / "tercet.json").read_text())
+    assert own.pop("layers") == [0, -1]
+    (tmp_path / "m" / "tercet.json").write_text(json.dumps({**own, "readout": "first-last-mean"}))
+    old = Encoder.load(tmp_path / "m")
+    assert old.settings.readout == "embedding-last-mean"
+    np.testing.assert_allclose(old.embed(sentences), vectors, atol=1e-6)
+    assert stored_readout({"readout": "first-last-mean"}) == "embedding-last-mean"  # of a graph, too
+
+    new = tiny("bert", readout="first-last-mean", **settings)
+    assert np.abs(new.embed(sentences) - vectors).max() > 0.01
+    new.save(tmp_path / "new")
+    again = Encoder.load(tmp_path / "new")
+    assert again.settings.readout == "first-last-mean"
+    np.testing.assert_allclose(again.embed(sentences), new.embed(sentences), atol=1e-6)
+
+
+def test_vectors_that_were_kept_under_the_old_meaning_of_a_readout_are_not_taken_for_the_new(tiny, monkeypatch):
+    one = tiny("bert", size="mini", readout="first-last-mean")
+    new = one.fingerprint()
+    monkeypatch.setitem(READOUTS, "first-last-mean", READOUTS["embedding-last-mean"])
+    assert one.fingerprint() != new

@@ -25,7 +25,10 @@ MODELS = [
     ("byt5", "enc-mean"),
     ("t5", "first-last-mean"),
     ("t5", "top2-mean"),
-    *(("bert", readout) for readout in ("mean", "cls", "cls-mlp", "first-last-mean", "top2-mean")),
+    *(
+        ("bert", readout)
+        for readout in ("mean", "cls", "cls-mlp", "first-last-mean", "embedding-last-mean", "top2-mean")
+    ),
     ("roberta", "mean"),
 ]
 

@@ -30,7 +30,8 @@ def masked_mean(hidden, mask):
 EXPECTED = {
     "first": lambda layers, mask: layers[-1][:, 0],
     "mean": lambda layers, mask: masked_mean(layers[-1], mask),
-    "first-last-mean": lambda layers, mask: (masked_mean(layers[0], mask) + masked_mean(layers[-1], mask)) / 2,
+    "first-last-mean": lambda layers, mask: (masked_mean(layers[1], mask) + masked_mean(layers[-1], mask)) / 2,
+    "embedding-last-mean": lambda layers, mask: (masked_mean(layers[0], mask) + masked_mean(layers[-1], mask)) / 2,
     "top2-mean": lambda layers, mask: (masked_mean(layers[-2], mask) + masked_mean(layers[-1], mask)) / 2,
 }
 
@@ -45,11 +46,12 @@ EXPECTED = {
         ("bert", "cls", "first"),
         ("bert", "mean", "mean"),
         ("bert", "first-last-mean", "first-last-mean"),
+        ("bert", "embedding-last-mean", "embedding-last-mean"),
         ("roberta", "top2-mean", "top2-mean"),
     ],
 )
 def test_a_readout_is_what_its_name_says(tiny, family, readout, expected):
-    encoder, (ids, mask) = tiny(family, readout=readout, normalize=False), batch()
+    encoder, (ids, mask) = tiny(family, size="mini", readout=readout, normalize=False), batch()
     with torch.no_grad():
         wanted = EXPECTED[expected](hidden_states(encoder, ids, mask), mask)
         torch.testing.assert_close(encoder.tower(ids, mask), wanted, atol=1e-6, rtol=1e-5)
@@ -114,7 +116,7 @@ def test_an_unknown_readout_is_refused_with_the_known_ones():
 
 
 def test_the_readouts_have_their_fixed_names():
-    names = "enc-first enc-mean encdec-first cls cls-mlp mean first-last-mean top2-mean"
+    names = "enc-first enc-mean encdec-first cls cls-mlp mean first-last-mean embedding-last-mean top2-mean"
     assert list(READOUTS) == names.split()
 
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from tercet import InputError, RowError
 from tercet.evaluation.evaluate import evaluate
@@ -76,3 +77,35 @@ def classes(folder, counts):
     rows = [f"a text about {label} {i}\t{label}" for label, num in counts.items() for i in range(num)]
     (folder / "mine.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
     return f"classes:{folder / 'mine.tsv'}"
+
+
+class Fixed:
+    """An encoder whose vectors have a mean, and directions of unequal variance."""
+
+    def encode(self, sentences):
+        rng = np.random.default_rng(5)
+        mixing = rng.normal(size=(6, 6)) * [5, 3, 2, 1, 0.5, 0.2]
+        return np.array([np.random.default_rng(int(text)).normal(size=6) @ mixing + 7 for text in sentences])
+
+
+def test_vectors_are_whitened_by_those_of_the_task_s_own_texts(tmp_path):
+    rng, files = np.random.default_rng(1), {}
+    for name, numbers in (("one", range(200)), ("two", range(100, 300))):
+        pairs = [(a, a + 1, float(rng.random())) for a in numbers if a % 2 == 0]
+        files[str(tmp_path / f"{name}.tsv")] = pairs
+        (tmp_path / f"{name}.tsv").write_text(
+            "sentence1\tsentence2\tscore\n" + "".join(f"{a}\t{b}\t{c}\n" for a, b, c in pairs)
+        )
+    found, plain = (evaluate(Fixed(), tasks=list(files), whiten=whiten) for whiten in (True, False))
+    assert found.settings["whiten"] is True and "whiten" not in plain.settings
+    for name, pairs in files.items():
+        a, b, gold = zip(*pairs, strict=True)
+        vectors = Fixed().encode([*a, *b])
+        directions, sizes, _ = np.linalg.svd(np.cov(vectors.T))  # as the released code of BERT-whitening has it
+        changed = (vectors - vectors.mean(0)) @ directions @ np.diag(sizes**-0.5)
+        left, right = np.split(changed / np.linalg.norm(changed, axis=1, keepdims=True), 2)
+        [task] = [task for task in found.tasks if task.endswith(name.rpartition("/")[2])]
+        assert found.tasks[task]["score"] == pytest.approx(
+            100 * spearmanr((left * right).sum(1), gold).statistic, abs=0.1
+        )
+        assert abs(found.tasks[task]["score"] - plain.tasks[task]["score"]) > 1

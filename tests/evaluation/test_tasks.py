@@ -10,7 +10,7 @@ import scipy.stats
 import sklearn.metrics
 import torch
 
-from tercet import InputError, NonFiniteError, RowError, SettingError
+from tercet import Encoder, InputError, NonFiniteError, RowError, SettingError
 from tercet.data.rows.kinds import Triplet
 from tercet.data.sets.groups import GROUPS
 from tercet.evaluation.evaluate import evaluate
@@ -602,15 +602,15 @@ def test_an_unknown_task_is_refused_with_near_matches(tmp_path, monkeypatch):
 def test_speed_is_measured_for_every_length_batch_and_precision(tiny, monkeypatch):
     cells = {(c["words"], c["batch"]) for c in evaluate(Hashed(), tasks="speed")["tasks"]["speed"]["grid"]}
     assert cells == {(words, batch) for words in (8, 32, 128) for batch in (None, 1, 8, 32)}
-    monkeypatch.setattr("tercet.evaluation.tasks.speed._NUM_WORDS", (8,))
     monkeypatch.setattr("tercet.evaluation.tasks.speed._OWN_BATCHES_WORDS", 64)
-    result = evaluate(tiny(), tasks="speed")["tasks"]["speed"]
+    result = evaluate(tiny(), tasks="speed", lengths=[8])["tasks"]["speed"]
     assert {(c["batch"], c["precision"]) for c in result["grid"]} >= {
         (b, p) for b in (None, 1, 8, 32) for p in ("exact", "fast")
     }
     assert all(0 < cell["min"] <= cell["sentences_per_s"] <= cell["max"] for cell in result["grid"])
     assert result["num_parameters"] > 1e5
     assert all(0.05 < cell["peak_rss_gb"] <= result["peak_rss_gb"] for cell in result["grid"])
+    assert all(cell["tokens"] > 8 and "peak_gpu_gb" not in cell for cell in result["grid"])
 
 
 def test_speed_is_measured_with_the_batches_that_are_asked_for_and_with_the_encoders_own(monkeypatch):
@@ -621,10 +621,34 @@ def test_speed_is_measured_with_the_batches_that_are_asked_for_and_with_the_enco
             sizes.append(len(set(sentences)))
             return super().encode(sentences)
 
-    monkeypatch.setattr("tercet.evaluation.tasks.speed._NUM_WORDS", (8,))
-    result = evaluate(Counting(), tasks="speed")["tasks"]["speed"]
+    result = evaluate(Counting(), tasks="speed", lengths=[8])["tasks"]["speed"]
     assert set(sizes) == {1, 8, 32, 256}  # 256: all at once, and no two sentences the same
     assert result["score"] == next(c["sentences_per_s"] for c in result["grid"] if c["batch"] is None)
+    sizes.clear()
+    result = evaluate(Counting(), tasks="speed", lengths=[127], batches=[1024])["tasks"]["speed"]
+    assert set(sizes) == {1024, 2048 // 127} and {cell["words"] for cell in result["grid"]} == {127}
+    with pytest.raises(SettingError, match=r"batches \[0\]: has a number below one"):
+        evaluate(Counting(), tasks="speed", batches=[0])
+
+
+def test_the_grid_of_speed_says_how_many_tokens_were_read_and_the_peak_of_a_gpu_s_memory(tiny, monkeypatch):
+    counted = []
+
+    def reset():
+        counted.append("reset")
+
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", reset)
+    monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda: 3_000_000_000)
+    monkeypatch.setattr("tercet.vectors.store.VectorStore.on_gpu", True)
+    encoder, embedded = tiny(), []
+    monkeypatch.setattr(Encoder, "embed", lambda self, texts, **options: embedded.append(texts))
+    grid = evaluate(encoder, tasks="speed", lengths=[4], batches=[1024], cache=False)["tasks"]["speed"]["grid"]
+    texts = max(embedded, key=len)
+    assert len(texts) == 1024
+    lengths = [len(ids) for ids in encoder.tokens.tokenizer(texts)["input_ids"]]
+    assert {cell["tokens"] for cell in grid if cell["batch"] == 1024} == {sum(lengths) / 1024}
+    assert {cell["peak_gpu_gb"] for cell in grid} == {3.0} and len(counted) == 4 * len(grid)
 
 
 def test_contestants_take_turns_and_every_other_round_goes_backwards():

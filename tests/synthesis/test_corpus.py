@@ -436,6 +436,36 @@ def test_translators_with_pickled_weights_are_converted_where_it_is_allowed(line
     assert candidates(tmp_path / "converted") == candidates(tmp_path / "safe")
 
 
+def test_back_translation_goes_through_several_languages_in_one_run(lines, tmp_path, translators):
+    there, back = translators["there"], translators["back"]
+    more = {"strategy": "backtranslation", "max_new_tokens": 6, "max_sentences": 3, "num_samples": 2}
+    for name, ways in {"one": (there, back), "other": (back, there), "both": ([there, back], [back, there])}.items():
+        made = settings(lines, **more, there=ways[0], back=ways[1])
+        make_corpus(made, tmp_path / name, model=StandIn())
+    found = {
+        name: [[row["positive"] for row in candidates(tmp_path / name) if row["sentence"] == i] for i in range(3)]
+        for name in ("one", "other", "both")
+    }
+    assert found["one"] != found["other"]
+    assert found["both"] == [one + other for one, other in zip(found["one"], found["other"], strict=True)]
+    with pytest.raises(SettingError, match="there and back name the same number of models"):
+        settings(lines, **more, there=[there, back], back=[there])
+
+
+def test_translators_go_to_a_gpu_where_there_is_one(translators, monkeypatch):
+    import torch
+    from transformers import PreTrainedModel
+
+    from tercet.synthesis.translation import Translator
+
+    places = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(PreTrainedModel, "to", lambda self, place: places.append(place))
+    Translator.load(translators["there"])
+    Translator.load(translators["there"], device="cpu")
+    assert places == ["cuda", "cpu"]
+
+
 def test_texts_that_are_cut_before_they_are_translated_are_counted(tmp_path, translators, caplog):
     from tercet.synthesis.translation import Translator
 

@@ -37,3 +37,12 @@ def test_every_table_and_figure_is_there(heading, tables, figures):
                 numbers = [*map(int, re.findall(r"\d+", part))]
                 named |= set(range(numbers[0], numbers[-1] + 1)) if " to " in part else set(numbers)
         assert named == set(range(1, last + 1))
+
+
+@pytest.mark.parametrize("number", [4, 6, 7, 8])
+def test_transfer_in_the_ablations_of_gense_is_the_mean_of_the_domain_tasks(number):
+    section = PAGE[PAGE.index("## GenSE") : PAGE.index("## Parallel")]
+    [row] = [line for line in section.splitlines() if line.startswith(f"| Table {number}: ")]
+    words = shlex.split(re.findall(r"`(tercet train recipes/gense[^`]+)`", row)[0])
+    changes = [value for key, value in itertools.pairwise(words) if key == "--set"]
+    assert read_recipe(REPOSITORY / words[2], changes=changes).evaluate == ("STSB-dev", "domain")

@@ -182,6 +182,28 @@ def test_other_variables_are_put_in_only_where_they_are_allowed_by_name(tmp_path
     assert recipe.stages[1].settings.rows.sources[0].path == "acme/xyzzy"
 
 
+def test_leaks_follow_the_folder_with_the_evaluation_data(monkeypatch):
+    monkeypatch.setenv("TERCET_DATA", "/root-of-data")
+    for data, folder in (("/elsewhere", "/elsewhere"), (None, "/root-of-data/eval")):
+        stages = read_recipe(RECIPES / "gense-domain.yaml", data=data).stages
+        assert {str(path) for stage in stages for path in getattr(stage.settings, "leaks", [])} == {folder}
+    monkeypatch.delenv("TERCET_DATA")
+    assert str(read_recipe(RECIPES / "gense.yaml").stages[0].settings.leaks[0]) == "eval"
+    for path in RECIPES.rglob("*.yaml"):
+        assert not re.search(r"leaks:[^\n\[]*\[(?!\"\$\{DATA\})", path.read_text(encoding="utf-8")), path
+
+
+def test_a_run_is_given_the_folder_of_its_data(tmp_path):
+    (tmp_path / "my.yaml").write_text(
+        "start: mini\nstages:\n  - contrast: {rows: {sources: [a.txt], leaks: ['${DATA}']}, batch: 8, steps: 1, "
+        "learning_rate: 1.0e-3}\n"
+    )
+    found = train(tmp_path / "my.yaml", tmp_path / "run", data=tmp_path, dry_run=True).recipe
+    assert found.stages[0].settings.rows.leaks == [tmp_path]
+    swept = train(tmp_path / "my.yaml", tmp_path / "runs", data=tmp_path, dry_run=True, sweep=["seed=0,1"])
+    assert {run.recipe.stages[0].settings.rows.leaks[0] for run in swept.runs.values()} == {tmp_path}
+
+
 def test_a_change_of_one_stage_does_not_reach_what_an_alias_shares(read):
     recipe = read(
         "stages:\n"
@@ -346,6 +368,29 @@ def test_a_paper_s_recipe_cuts_texts_in_training_and_evaluates_as_the_paper(path
             assert stage.settings.encoder.normalize is path.stem.startswith("st5")  # as their code does
 
 
+@pytest.mark.parametrize("name", ["tsdae-domain", "tsdae-domain-no-nli"])
+def test_tsdae_has_the_numbers_of_its_paper(name):
+    settings = read_recipe(RECIPES / f"{name}.yaml").stages[0].settings
+    assert (settings.deleted, settings.tie_decoder, settings.encoder.readout) == (0.6, True, "cls")
+    assert (settings.batch, settings.learning_rate, settings.schedule) == (8, 3e-5, "constant")
+    assert (settings.optimizer, settings.steps) == ("adamw", 100_000)
+    t5 = ["start=t5-base", "encoder.readout=enc-mean", "stages.in-domain.tie_decoder=false"]
+    assert read_recipe(RECIPES / f"{name}.yaml", changes=t5).stages[0].settings.tie_decoder is False
+
+
+SIMCSE = [path.stem for path in sorted(RECIPES.glob("*simcse*.yaml"))]
+
+
+@pytest.mark.parametrize("name", SIMCSE)
+def test_the_mlp_of_simcse_starts_fresh_once_and_its_loss_of_words_is_a_setting(name):
+    stages = [stage.settings for stage in read_recipe(RECIPES / f"{name}.yaml").stages]
+    assert [settings.fresh_mlp for settings in stages] == [True, False][: len(stages)]
+    kind = f"stages.{read_recipe(RECIPES / f'{name}.yaml').stages[0].name}"
+    assert (
+        read_recipe(RECIPES / f"{name}.yaml", changes=[f"{kind}.mlm_weight=0.1"]).stages[0].settings.mlm_weight == 0.1
+    )
+
+
 SYNTHETIC = [name for name in PRINTED if "open-domain" in PRINTED[name]]
 
 
@@ -421,6 +466,12 @@ def test_a_recipe_of_parallel_translation_has_the_numbers_of_its_paper(name):
         assert settings.learn_temperature == is_parallel
         if is_parallel:
             assert (settings.schedule, settings.min_temperature) == ("cosine", 0.01)
+
+
+@pytest.mark.parametrize(("name", "stage"), [("parallel-translation", 1), ("parallel-chinese-simcse", 0)])
+def test_premises_of_cnsd_without_a_contradiction_are_no_triplets(name, stage):
+    [source] = read_recipe(RECIPES / f"{name}.yaml").stages[stage].settings.rows.sources
+    assert source.path == "cnsd/train.jsonl" and source.nli_pairs is False
 
 
 def test_every_command_in_the_page_on_parallel_contrast_is_valid(monkeypatch):

@@ -1,6 +1,7 @@
 """The stage `synthesize` in a run: later stages learn from its triplets, and only what changed is made again."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -207,3 +208,23 @@ def test_evaluation_texts_are_an_input(run, tmp_path):
 def test_a_setting_that_is_unknown_is_named_with_its_path(run):
     with pytest.raises(SettingError, match=r"stages\.synthetic\.synthesize\.alhpa: there is no such setting.*alpha"):
         run("stages.synthetic.alhpa=1")
+
+
+def test_a_corpus_that_is_there_is_taken_as_it_is(run, tmp_path):
+    stages, _ = run()
+    written = stages["synthetic"].output.path
+    shared = tmp_path / "shared"
+    shutil.copytree(written.parent, shared)
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "in.txt").unlink()  # what it was made from is not needed any more
+    stages, num_generated = run(f"stages.synthetic.corpus={shared}", "stages.synthetic.model=nowhere")
+    assert num_generated == 0
+    copied = stages["synthetic"].output.path.read_bytes()
+    assert copied == (shared / "triplets.jsonl").read_bytes()
+    assert stages["synthetic"].notes == {"num_triplets": copied.count(b"\n")}
+    lines = (shared / "triplets.jsonl").read_bytes().splitlines(keepends=True)
+    (shared / "triplets.jsonl").write_bytes(b"".join(lines[:-1]))
+    stages, _ = run(f"stages.synthetic.corpus={shared}")
+    assert not stages["synthetic"].skipped and not stages["open"].skipped
+    with pytest.raises(InputError, match=r"corpus .+: has no triplets\.jsonl\. Name a folder that synthesize wrote"):
+        run(f"stages.synthetic.corpus={tmp_path}")

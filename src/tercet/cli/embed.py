@@ -26,7 +26,9 @@ def embed(
     file_format: options.Format = None,
     precision: options.Precision = "exact",
     dims: options.Dims = None,
-    batch_tokens: Annotated[int, typer.Option(help="The most tokens that are computed at once.")] = 2048,
+    batch_tokens: Annotated[
+        int | None, typer.Option(help="The most tokens that are computed at once (2048, or what a GPU holds).")
+    ] = None,
     shard_texts: Annotated[
         int, typer.Option(help="How many texts are embedded between two commits; a killed run loses no more.")
     ] = 8192,

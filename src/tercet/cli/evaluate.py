@@ -37,6 +37,15 @@ def evaluate(
         str | None,
         typer.Option(help="Another encoder for the source of parallel pairs: English in retrieval."),
     ] = None,
+    whiten: Annotated[
+        bool, typer.Option("--whiten", help="Centre and whiten the vectors of each task (BERT-whitening).")
+    ] = False,
+    lengths: Annotated[
+        list[int] | None, typer.Option(help="How many words the sentences of `speed` have (8, 32 and 128); repeatable.")
+    ] = None,
+    batches: Annotated[
+        list[int] | None, typer.Option(help="How many of them are embedded at once (1, 8 and 32); repeatable.")
+    ] = None,
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
@@ -53,6 +62,9 @@ def evaluate(
         precision=precision,
         cache=cache,
         source=source,
+        whiten=whiten,
+        lengths=lengths,
+        batches=batches,
         progress=True,
     )
     tables.print_scores(found)

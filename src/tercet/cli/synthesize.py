@@ -42,8 +42,12 @@ def synthesize(
     split: Annotated[bool, typer.Option("--split", help="Split documents into sentences first.")] = False,
     alpha: Alpha = None,
     leaks: Leaks = None,
-    there: Annotated[str | None, typer.Option(help="For backtranslation: the model into the other language.")] = None,
-    back: Annotated[str | None, typer.Option(help="For backtranslation: the model back.")] = None,
+    there: Annotated[
+        list[str] | None, typer.Option(help="For backtranslation: the model into another language (may be repeated).")
+    ] = None,
+    back: Annotated[
+        list[str] | None, typer.Option(help="For backtranslation: the model back, one for each --there.")
+    ] = None,
     column: options.Column = None,
     seed: Annotated[int, typer.Option(min=0, help="What texts are drawn with.")] = 0,
     settings: Annotated[

@@ -16,9 +16,10 @@ from tercet.encoder.folder.names import EMBEDDED, FRESH, find_folder
 from tercet.encoder.folder.weights import StoredTower
 from tercet.encoder.forward.batches import batches_by_length, pad
 from tercet.encoder.forward.engine import BROKEN, Engine, choose_engine, resolve_precision
+from tercet.encoder.forward.memory import tokens_at_once
 from tercet.encoder.forward.vectors import read_shape
 from tercet.encoder.model.arrays import Vectors, unit
-from tercet.encoder.model.readouts import When
+from tercet.encoder.model.readouts import READOUTS, When
 from tercet.encoder.model.settings import (
     KEEP,
     Embedded,
@@ -42,6 +43,9 @@ logger = logging.getLogger("tercet")
 
 _CHUNK_TEXTS = 8192
 """How many texts of a list are tokenised at a time, and sorted by length among each other."""
+
+_BATCH_TOKENS = 2048
+"""How many tokens are computed at once on a CPU."""
 
 _T = TypeVar("_T")
 
@@ -191,12 +195,13 @@ class Encoder:
     def fingerprint(self) -> str:
         """Return a hash of everything that decides a vector: weights, tokenizer and settings."""
         config = self._tower.config
-        shape = read_shape(config)
+        shape, layers = read_shape(config), READOUTS[self.head.readout].layers
         described = [
             self.settings.model_dump(),
             self.tokens.describe(),
             {key: value for key, value in config.items() if key not in NO_CHANGE} if shape is None else repr(shape),
             [layer.activation for layer in self.head.dense_layers],
+            *([layers] if layers != (-1,) else []),
         ]
         return sha256_of_weights(self._tower.weights() | self.head.state_dict(), described=described)
 
@@ -207,7 +212,7 @@ class Encoder:
         precision: str = "exact",
         dims: int | None = None,
         normalize: bool | None = None,
-        max_batch_tokens: int = 2048,
+        max_batch_tokens: int | None = None,
         on_truncate: OnTruncate = "count",
         progress: bool | Advance = False,
     ) -> Vectors:
@@ -218,7 +223,8 @@ class Encoder:
             precision: `exact` (fp32), `fast` (bf16, fp32 between layers), `int8` (on a CPU), `auto` or `fp16`.
             dims: Keep only the first numbers of each vector, and scale it to length 1 again where it had that.
             normalize: Whether vectors have length 1; as the model has it where None.
-            max_batch_tokens: The most tokens that are computed at once.
+            max_batch_tokens: The most tokens that are computed at once; where None, 2,048 on a CPU, and what its memory
+                holds on a GPU.
             on_truncate: `count` logs how many texts were too long; `error` refuses them.
             progress: Whether a bar is shown; or the function that moves on a bar that is there already.
 
@@ -269,7 +275,7 @@ class Encoder:
         precision: str = "exact",
         dims: int | None = None,
         normalize: bool | None = None,
-        max_batch_tokens: int = 2048,
+        max_batch_tokens: int | None = None,
         on_truncate: OnTruncate = "count",
         progress: bool | Advance = False,
     ) -> Iterator[Embedded]:
@@ -278,6 +284,7 @@ class Encoder:
         The next chunk is read and tokenised, in a thread of its own, while one is computed; no more than that is in
         memory. A TextError counts positions within its chunk. The options are those of `embed`.
         """
+        max_batch_tokens = self.batch_tokens(max_batch_tokens)
         if max_batch_tokens < 1:
             raise SettingError(f"max_batch_tokens {max_batch_tokens}: is less than one. Give a positive number.")
         dims = self._check_dims(dims)
@@ -298,6 +305,12 @@ class Encoder:
                 if callable(progress):
                     progress(len(batch), note=f"{num_truncated:,} truncated" if num_truncated else None)
             yield Embedded(vectors, np.array(lengths, np.int32), np.array(truncated))
+
+    def batch_tokens(self, given: int | None) -> int:
+        """Return how many tokens are computed at once: as many as given, or as fit."""
+        if given is not None or self.device.type != "cuda":
+            return _BATCH_TOKENS if given is None else given
+        return tokens_at_once(self._tower.config, self.num_parameters, self.device, usual=_BATCH_TOKENS)
 
     def _tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
         check_texts(texts)

@@ -23,6 +23,7 @@ from tercet.encoder.encoder import Encoder
 from tercet.encoder.folder.layout import EXPORT_FILE
 from tercet.encoder.forward.batches import pad
 from tercet.encoder.graph import GRAPHS, RUNTIMES, Exported
+from tercet.encoder.model.readouts import describe_readout
 from tercet.errors import ModelError, OutputError, SettingError
 from tercet.storage.choices import GraphFormat, check_choice
 from tercet.storage.extras import require
@@ -224,6 +225,7 @@ def _write_rest(encoder: Encoder, folder: Path, about: dict[str, Any], differenc
     before, after = tokens.frame
     settings = about | {
         **encoder.settings.model_dump(),
+        **describe_readout(encoder.head.readout),
         "prompts": encoder.prompts,
         "dims": encoder.dim,
         "lowercase": tokens.lowercase,

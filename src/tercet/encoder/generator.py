@@ -116,7 +116,7 @@ def _stored(folder: Path, convert_pickle: bool, decoder_layers: int | None) -> "
     model, missing = read_model(
         folder, model_class, convert_pickle=convert_pickle, **(other if decoder_layers is not None else {})
     )
-    lacking = [name for name in missing if decoder_layers is None or not name.startswith("decoder.")]
+    lacking = [name for name in missing if decoder_layers is None or not name.startswith(("decoder.", "lm_head."))]
     if lacking:
         raise ModelError(
             f"{folder}: {len(lacking)} weights are missing, {lacking[0]} first. Take a whole T5, or set decoder_layers."

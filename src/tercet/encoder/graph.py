@@ -13,6 +13,7 @@ from tercet.encoder.folder.limits import check_files, check_tokenizer
 from tercet.encoder.forward.batches import pad
 from tercet.encoder.forward.engine import BROKEN
 from tercet.encoder.model.prompts import SLOT, Prompt
+from tercet.encoder.model.readouts import stored_readout
 from tercet.encoder.model.settings import Embedded, EmbedOptions, EncoderSettings
 from tercet.encoder.model.tokens import Tokens, load_tokenizer, tokenizer_file
 from tercet.encoder.model.tower import Head
@@ -48,6 +49,7 @@ class Exported(Encoder):
         self.folder = folder
         try:
             self.stored = _read(folder)
+            self.stored["readout"] = stored_readout(self.stored)
             _check(self.stored, settings)
             self.prompts = dict(self.stored["prompts"])
             self.tokens = _tokens(folder, self.stored, settings)

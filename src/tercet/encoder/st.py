@@ -14,6 +14,7 @@ from torch import Tensor
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.folder.layout import OWN_FILE, write_transformer
 from tercet.encoder.forward.batches import pad
+from tercet.encoder.model.readouts import describe_readout
 from tercet.encoder.model.tokens import Tokens
 from tercet.encoder.model.tower import Head, Tower
 from tercet.storage.files import write_json
@@ -66,5 +67,5 @@ class TextReadout(InputModule):
         """Write transformer, tokenizer and our settings into a model folder."""
         dtype = next(self.tower.parameters()).dtype
         write_transformer(Path(output_path), self.tower, self.tokens, dtype=dtype)
-        own = {"readout": self.tower.head.readout, "prompt": self.tokens.prompt.setting}
+        own = describe_readout(self.tower.head.readout) | {"prompt": self.tokens.prompt.setting}
         write_json(Path(output_path) / OWN_FILE, own)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tercet.data.sets.folder import MissingDataError
+from tercet.data.sets.folder import DataFolder, MissingDataError
 from tercet.data.sets.groups import GROUPS
 from tercet.encoder.choice import Model, ModelSettings, load_encoder
 from tercet.encoder.encoder import Encoder
 from tercet.errors import InputError, NonFiniteError, RowError, SettingError
 from tercet.evaluation.tasks.table import choose_tasks, data_for
-from tercet.evaluation.tasks.task import Options, Result
+from tercet.evaluation.tasks.task import Options, Result, Task
 from tercet.storage.choices import DEFAULT_MODEL, Classifier, check_choice
 from tercet.storage.files import check_writable, make_folder, write_json
 from tercet.storage.machine import versions
@@ -70,6 +70,9 @@ def evaluate(
     precision: str = "exact",
     cache: bool | str | Path = True,
     source: "Model | TextEncoder | None" = None,
+    whiten: bool = False,
+    lengths: Sequence[int] | None = None,
+    batches: Sequence[int] | None = None,
     progress: bool = False,
 ) -> Evaluation:
     """Score an encoder.
@@ -85,6 +88,9 @@ def evaluate(
         precision: How an Encoder computes; see `embed`.
         cache: Whether vectors of an Encoder are kept for the next evaluation, or the folder that keeps them.
         source: Another encoder for the source side of parallel pairs, which is the English one in `retrieval`.
+        whiten: Whether vectors are centred and whitened, by those of each task's own texts, as in BERT-whitening.
+        lengths: How many words the sentences of `speed` have; 8, 32 and 128 where None.
+        batches: How many of them are embedded at once; 1, 8 and 32 where None, and always as many as the encoder likes.
         progress: Whether bars are shown.
 
     Returns:
@@ -105,10 +111,16 @@ def evaluate(
     if isinstance(encoder, Encoder):
         precision = encoder.resolve_precision(precision)
     store = VectorStore(encoder, precision=precision, cache=cache, progress=progress)
-    options = Options(classifier=classifier, seed=seed)
+    options = Options(
+        classifier=classifier,
+        seed=seed,
+        lengths=_sizes("lengths", lengths) or Options.lengths,
+        batches=_sizes("batches", batches) or Options.batches,
+    )
     if other is not None:
         options = replace(options, source=VectorStore(other, precision=precision, cache=cache, progress=progress))
     settings = _settings_of(encoder) | {"precision": precision, "classifier": classifier, "seed": seed}
+    settings |= {"whiten": True} if whiten else {}
     found = Evaluation(
         name or getattr(encoder, "name", None) or type(encoder).__name__,
         store.num_parameters,
@@ -119,7 +131,8 @@ def evaluate(
         store.label = task.name
         folder.read.clear()
         try:
-            found.tasks[task.name] = task.run(folder, store, options) | {"data": dict(folder.read)}
+            result = _run(task, folder, store, options, whiten=whiten)
+            found.tasks[task.name] = result | {"data": dict(folder.read)}
             if (num_truncated := store.take_num_truncated()) is not None:
                 found.tasks[task.name]["num_truncated"] = num_truncated
         except MissingDataError as error:
@@ -150,6 +163,20 @@ def averages(scores: dict[str, Result], asked: Sequence[str]) -> dict[str, Any]:
                 "notes": {name: scores[name]["note"] for name in scored if "note" in scores[name]},
             }
     return found
+
+
+def _run(task: Task, folder: DataFolder, store: VectorStore, options: Options, *, whiten: bool) -> Result:
+    result = task.run(folder, store, options)
+    if not whiten:
+        return result
+    with store.whitened():  # by the texts of the task, which are known now
+        return task.run(folder, store, options)
+
+
+def _sizes(name: str, numbers: Sequence[int] | None) -> tuple[int, ...]:
+    if numbers and min(numbers) < 1:
+        raise SettingError(f"{name} {[*numbers]}: has a number below one. Give positive numbers.")
+    return tuple(numbers or ())
 
 
 def _load(model: "Model | TextEncoder") -> TextEncoder:

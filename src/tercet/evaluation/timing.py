@@ -53,6 +53,16 @@ def forget_peak(process: int | None = None) -> None:
     """Let the system count a process's peak of memory anew; where it cannot, the peak is of all its life so far."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{process or 'self'}/clear_refs").write_text("5")
+    torch = sys.modules.get("torch")
+    if process is None and torch is not None and torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_gpu_gb() -> float:
+    """Return the most memory that this process's tensors held on its GPU."""
+    import torch
+
+    return torch.cuda.max_memory_allocated() / 1e9
 
 
 def peak_rss_gb(process: int | None = None) -> float:

@@ -103,8 +103,8 @@ def synthesize(
     split: bool = False,
     alpha: float | None = None,
     leaks: Sequence[str | Path] = (),
-    there: str | None = None,
-    back: str | None = None,
+    there: str | Sequence[str] | None = None,
+    back: str | Sequence[str] | None = None,
     column: str | None = None,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
@@ -127,8 +127,8 @@ def synthesize(
         split: Whether the texts are documents, to be split into sentences first.
         alpha: The least probability that a pair is what it should be; 0.9 where None.
         leaks: Files and folders with evaluation texts, which are kept out.
-        there: For back-translation: the model into the other language.
-        back: For back-translation: the model back.
+        there: For back-translation: the model into the other language, or several, one for each language.
+        back: For back-translation: the model back, or the models.
         column: The column with the text.
         seed: What texts are drawn with.
         settings: Any other of `SynthesisSettings`: `top_p`, `language`, `min_premise_words` and so on.
@@ -145,8 +145,8 @@ def synthesize(
         "split": split,
         "alpha": alpha,
         "leaks": several(leaks) or None,
-        "there": there,
-        "back": back,
+        "there": _listed(there),
+        "back": _listed(back),
     }
     usual = SynthesisSettings.model_fields
     given = {name: value for name, value in named.items() if value not in (None, usual[name].default)}
@@ -165,6 +165,12 @@ def _check_ours(out: Path) -> None:
     if names - {REJECTS} and CANDIDATES not in names:
         others = ", ".join(sorted(names)[:3])
         raise OutputError(f"{out}: holds other files than triplets ({others}). Name a new folder.")
+
+
+def _listed(models: str | Sequence[str] | None) -> str | list[str] | None:
+    """Return one model by its name, several as a list."""
+    found = several(models or ())
+    return found[0] if len(found) == 1 else found or None
 
 
 def _joined(named: Mapping[str, Any], settings: Mapping[str, Any] | None) -> dict[str, Any]:

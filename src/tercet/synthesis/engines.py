@@ -17,6 +17,7 @@ import torch
 
 from tercet.encoder.forward.batches import batches_by_length, pad
 from tercet.encoder.forward.engine import AUTOCAST
+from tercet.encoder.forward.memory import tokens_at_once
 from tercet.encoder.generator import head_scale
 from tercet.errors import SettingError
 from tercet.storage.extras import require
@@ -84,7 +85,9 @@ class TransformersEngine:
             decoder_start_token_id=ids.decoder_start_token_id or 0,
         )
         texts: list[list[list[int]]] = [[] for _ in rows]
-        batches = batches_by_length([len(row) for row in rows], max_batch_tokens=max(1, _BATCH_TOKENS // num_samples))
+        num_weights = sum(weight.numel() for weight in model.parameters())
+        most = tokens_at_once(ids.to_dict(), num_weights, device, usual=_BATCH_TOKENS, writes=True)
+        batches = batches_by_length([len(row) for row in rows], max_batch_tokens=max(1, most // num_samples))
         with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.inference_mode():
             torch.manual_seed(_seed32(seed))
             for batch in batches:

@@ -142,11 +142,11 @@ class SynthesisSettings(SentenceSettings, Sampling, FilterSettings):
     finder: str | None = DEFAULT_MODEL
     """For titles: the encoder that looks for a text by its title; null compares words."""
 
-    there: str | None = None
-    """For back-translation: the model into the other language, a folder or hub id."""
+    there: str | list[str] | None = None
+    """For back-translation: the model into the other language, a folder or hub id; or one for each language."""
 
-    back: str | None = None
-    """For back-translation: the model back."""
+    back: str | list[str] | None = None
+    """For back-translation: the model back, or the models, in the same order."""
 
     shard_sentences: int = Field(default=1024, ge=1)
     """How many sentences are done between two commits; a killed run loses no more."""
@@ -162,6 +162,13 @@ class SynthesisSettings(SentenceSettings, Sampling, FilterSettings):
         translates = self.strategy == "backtranslation"
         if translates != (self.there is not None) or translates != (self.back is not None):
             raise ValueError("there and back are the two models of the strategy backtranslation, and of no other")
+        if len(as_list(self.there)) != len(as_list(self.back)):
+            raise ValueError("there and back name the same number of models: one of each for a language")
         if self.max_premise_words is not None and self.max_premise_words < self.min_premise_words:
             raise ValueError("max_premise_words is less than min_premise_words")
         return self
+
+
+def as_list(models: str | list[str] | None) -> list[str]:
+    """Return the models of a setting that names one, several or none."""
+    return [models] if isinstance(models, str) else models or []

@@ -13,7 +13,7 @@ from tercet.storage.choices import Strategy
 from tercet.storage.extras import require
 from tercet.synthesis.candidates import Candidate
 from tercet.synthesis.finders import finder_for
-from tercet.synthesis.settings import Relation, Sampling, SynthesisSettings
+from tercet.synthesis.settings import Relation, Sampling, SynthesisSettings, as_list
 
 Hypotheses = list[list[str]]
 """Some texts for each sentence."""
@@ -111,22 +111,27 @@ class Retrieved:
 
 
 class Translated:
-    """Translations into another language and back."""
+    """Translations into other languages and back."""
 
     def __init__(self, settings: SynthesisSettings, num_samples: int, model: Model, _all: Iterable[str]) -> None:
         from tercet.synthesis.translation import Translator
 
-        self._there, self._back = (
-            Translator.load(name, convert_pickle=settings.convert_pickle)
-            for name in (settings.there or "", settings.back or "")
+        there, back = (
+            [Translator.load(name, convert_pickle=settings.convert_pickle) for name in as_list(names)]
+            for names in (settings.there, settings.back)
         )
+        self._ways = [*zip(there, back, strict=True)]
         self._model, self._num_samples, self._max_new_tokens = model, num_samples, settings.max_new_tokens
-        self.plan = {"there": self._there.fingerprint, "back": self._back.fingerprint, "tokens": self._max_new_tokens}
+        first, *others = [{"there": way.fingerprint, "back": home.fingerprint} for way, home in self._ways]
+        self.plan = {**first, "tokens": self._max_new_tokens} | ({"others": others} if others else {})
 
     def __call__(self, sentences: list[str], *, first: int, seed: int) -> list[Candidate]:
-        """Return the best ways back."""
-        abroad = [best for [best] in self._there.translate(sentences, max_new_tokens=self._max_new_tokens)]
-        near = self._back.translate(abroad, num_samples=self._num_samples, max_new_tokens=self._max_new_tokens)
+        """Return the best ways back, `num_samples` for each language."""
+        near: Hypotheses = [[] for _ in sentences]
+        for there, back in self._ways:
+            abroad = [best for [best] in there.translate(sentences, max_new_tokens=self._max_new_tokens)]
+            found = back.translate(abroad, num_samples=self._num_samples, max_new_tokens=self._max_new_tokens)
+            near = [one + more for one, more in zip(near, found, strict=True)]
         return judged(self._model, sentences, near, None, first=first)
 
 

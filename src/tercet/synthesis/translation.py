@@ -29,12 +29,13 @@ class Translator:
         self.fingerprint = fingerprint
 
     @classmethod
-    def load(cls, name: str, *, convert_pickle: bool = False) -> "Translator":
+    def load(cls, name: str, *, convert_pickle: bool = False, device: str | None = None) -> "Translator":
         """Load a model by its name.
 
         Args:
             name: A folder or a hub id.
             convert_pickle: Whether pickled weights may be converted, weights only.
+            device: Where it runs; a GPU if there is one, else the CPU.
 
         Raises:
             ModelError: It cannot be found, read or trusted, or is no sequence-to-sequence model.
@@ -45,6 +46,7 @@ class Translator:
         model, missing = read_model(folder, AutoModelForSeq2SeqLM, convert_pickle=convert_pickle)
         if missing:
             raise ModelError(f"{folder}: {len(missing)} weights are missing, {missing[0]} first. Take a whole model.")
+        model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]  # as in generator.py
         return cls(model, load_tokenizer(folder), sha256_of_model(folder, pickles=convert_pickle))
 
     @torch.inference_mode()
@@ -60,7 +62,7 @@ class Translator:
         for batch in batches_by_length([len(row) for row in ids], max_batch_tokens=_BATCH_TOKENS):
             padded = self._tokenizer.pad({"input_ids": [ids[i] for i in batch]}, return_tensors="pt")
             made = self._model.generate(
-                **padded,
+                **{name: ids.to(self._model.device) for name, ids in padded.items()},
                 num_beams=max(_BEAMS, num_samples),
                 num_return_sequences=num_samples,
                 max_new_tokens=max_new_tokens,

@@ -20,6 +20,7 @@ from tercet.storage.hashing import sha256_of_json
 from tercet.storage.machine import machine, versions
 from tercet.training.loop.loop import Evaluate, Measure
 from tercet.training.loop.processes import Processes
+from tercet.training.objectives.compute import USUAL_ACTIVATION_GB
 from tercet.training.recipe import Recipe, Stage
 from tercet.training.runs import (
     DESCRIPTION,
@@ -137,6 +138,14 @@ def check_tasks(recipe: Recipe) -> None:
     choose_tasks(recipe.evaluate)
 
 
+def _usual(settings: Any) -> dict[str, float]:
+    """Return what settings of memory that are null stand for in a stage's key: the numbers of a CPU, on any machine."""
+    return {
+        "max_batch_tokens": getattr(settings, "usual_batch_tokens", 0),
+        "max_activation_gb": USUAL_ACTIVATION_GB,
+    }
+
+
 class _Run:
     """One run in its folder."""
 
@@ -192,6 +201,7 @@ class _Run:
         start_s = time.monotonic()
         work = kind.work(stage.settings, context)
         settings = {name: value for name, value in stage.dump().items() if name not in _NO_CHANGE}
+        settings |= {name: usual for name, usual in _usual(stage.settings).items() if settings.get(name, usual) is None}
         key = sha256_of_json([stage.kind, settings, _deciding(work.inputs), self.recipe.seed])
         output = Output(folder / kind.output, key)
         about = {"kind": stage.kind, "inputs": work.inputs}

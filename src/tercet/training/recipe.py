@@ -28,6 +28,9 @@ _OWN = "TERCET_"
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
+_DATA = "DATA"
+"""The variable that stands for the folder with the evaluation data."""
+
 
 class RecipeFile(Settings):
     """What a recipe's file may have at its top."""
@@ -98,13 +101,16 @@ class Recipe:
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
 
 
-def read_recipe(path: str | Path, *, changes: Sequence[str] = (), env: Sequence[str] = ()) -> Recipe:
+def read_recipe(
+    path: str | Path, *, changes: Sequence[str] = (), env: Sequence[str] = (), data: str | Path | None = None
+) -> Recipe:
     """Read a recipe's file.
 
     Args:
         path: The file.
         env: Variables of the environment that it may use besides those that begin with `TERCET_`.
         changes: Settings in place of the file's, as `PATH=VALUE`: `seed=3`, `stages.0.batch=256`, `stages.nli.batch=9`.
+        data: The folder with the evaluation data, which `${DATA}` stands for; `$TERCET_DATA/eval` where None.
 
     Raises:
         InputError: There is no such file, or it is not YAML.
@@ -119,11 +125,16 @@ def read_recipe(path: str | Path, *, changes: Sequence[str] = (), env: Sequence[
         raise InputError(f"{path}: is not YAML ({error}). Fix the file.") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: is not a mapping. A recipe has keys such as stages.")
-    return make_recipe(content, default_name=path.stem, changes=changes, env=env)
+    return make_recipe(content, default_name=path.stem, changes=changes, env=env, data=data)
 
 
 def make_recipe(
-    content: dict[str, Any], *, default_name: str, changes: Sequence[str] = (), env: Sequence[str] = ()
+    content: dict[str, Any],
+    *,
+    default_name: str,
+    changes: Sequence[str] = (),
+    env: Sequence[str] = (),
+    data: str | Path | None = None,
 ) -> Recipe:
     """Make a recipe of what its file would hold.
 
@@ -132,6 +143,7 @@ def make_recipe(
         default_name: What results call the model where the content does not say.
         changes: Settings in place of the content's: see `read_recipe`.
         env: Variables of the environment that it may use: see `read_recipe`.
+        data: The folder with the evaluation data: see `read_recipe`.
 
     Raises:
         SettingError: A key is unknown or a value does not fit; the message has the key's path.
@@ -139,7 +151,9 @@ def make_recipe(
     content = _unshared(content)
     for change in changes:
         _change(content, change)
-    top = checked(RecipeFile, _with_variables(content, env), [])
+    folder = Path(os.environ.get("TERCET_DATA", "")) / "eval" if data is None else Path(data)
+    allowed = {name: value for name, value in os.environ.items() if name.startswith(_OWN) or name in env}
+    top = checked(RecipeFile, _with_variables(content, {**allowed, _DATA: str(folder)}), [])
     stages: list[Stage] = []
     for number, given in enumerate(top.stages):
         stage = _check_stage(given, number, top)
@@ -235,21 +249,21 @@ def _kind_of(stage: dict[str, Any]) -> str:
     return next((kind for kind in stage if kind in KINDS), "")
 
 
-def _with_variables(value: Any, env: Sequence[str]) -> Any:
-    """Replace `${NAME}` by the environment's variable in all texts."""
+def _with_variables(value: Any, variables: Mapping[str, str]) -> Any:
+    """Replace `${NAME}` by the variable of that name in all texts."""
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _variable(match[1], env), value)
+        return _VARIABLE.sub(lambda match: _variable(match[1], variables), value)
     if isinstance(value, list):
-        return [_with_variables(item, env) for item in value]
+        return [_with_variables(item, variables) for item in value]
     if isinstance(value, Mapping):
-        return {key: _with_variables(item, env) for key, item in value.items()}
+        return {key: _with_variables(item, variables) for key, item in value.items()}
     return value
 
 
-def _variable(name: str, env: Sequence[str]) -> str:
-    # a recipe of somebody else could send any other one to the hub, in the name of a model
-    if not name.startswith(_OWN) and name not in env:
-        raise SettingError(f"${{{name}}}: is not for recipes, unless you allow it. Run it with --env {name}.")
-    if name not in os.environ:
+def _variable(name: str, variables: Mapping[str, str]) -> str:
+    if name in variables:
+        return variables[name]
+    if name.startswith(_OWN) or name not in os.environ:
         raise SettingError(f"${{{name}}}: the environment has no {name}. Set it: export {name}=...")
-    return os.environ[name]
+    # a recipe of somebody else could send any other one to the hub, in the name of a model
+    raise SettingError(f"${{{name}}}: is not for recipes, unless you allow it. Run it with --env {name}.")

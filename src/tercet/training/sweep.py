@@ -87,7 +87,7 @@ def run_sweep(
         raise SettingError("--sweep: is for one process. Start its runs one by one with --set.")
     points = points_of(sweeps)
     given = {name: [f"{path}={value}" for path, value in point.items()] for name, point in points.items()}
-    recipes = {name: read_recipe(recipe, changes=[*changes, *own], env=env) for name, own in given.items()}
+    recipes = {name: read_recipe(recipe, changes=[*changes, *own], env=env, data=data) for name, own in given.items()}
     for read in recipes.values():  # all of them before the first one trains
         check_tasks(read)
     folder = Path(folder)

@@ -61,7 +61,7 @@ def train(
             progress=progress,
         )
     else:
-        read = read_recipe(recipe, changes=several(changes), env=several(env))
+        read = read_recipe(recipe, changes=several(changes), env=several(env), data=data)
     if dry_run:
         check_tasks(read)
         return RunResult((), None, None, read, Path(run))

@@ -61,7 +61,7 @@ def embed(
     precision: str = "exact",
     dims: int | None = None,
     normalize: bool | None = None,
-    max_batch_tokens: int = 2048,
+    max_batch_tokens: int | None = None,
     on_truncate: OnTruncate = "count",
     shard_texts: int = SHARD_TEXTS,
     progress: bool | Advance = False,
@@ -83,7 +83,8 @@ def embed(
             machine has bf16, else `exact`), or `fp16` (never for T5, which overflows in it).
         dims: Keep only the first numbers of each vector, and scale it to length 1 again where it had that.
         normalize: Whether vectors have length 1; as the model has it where None.
-        max_batch_tokens: The most tokens that are computed at once.
+        max_batch_tokens: The most tokens that are computed at once; where None, 2,048 on a CPU, and what its memory
+            holds on a GPU.
         on_truncate: Whether texts that are too long are counted (`count`) or refused (`error`).
         shard_texts: How many texts are embedded between two commits; a killed run loses no more.
         progress: Whether a bar is shown.
@@ -132,6 +133,7 @@ def embed_into(
     if texts.path is not None and out.exists() and out.samefile(texts.path):
         raise SettingError(f"{out}: is the input, which would be lost. Name another target.")
     options["precision"] = encoder.resolve_precision(options.get("precision", "exact"))
+    options["max_batch_tokens"] = encoder.batch_tokens(options.get("max_batch_tokens"))
     show = bool(options.get("progress"))
     with (
         hold_target(out),

@@ -1,7 +1,7 @@
 """Texts to vectors, each text embedded once: what tasks, dev scores and comparisons embed with."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from tercet.storage.hashing import TextsDigest, sha256_of_json
 from tercet.storage.progress import progress_bar
 from tercet.storage.user_cache import cache_folder
 from tercet.vectors.cache import cached_vectors
+from tercet.vectors.whitening import whitening
 
 
 class TextEncoder(Protocol):
@@ -57,6 +58,7 @@ class VectorStore:
         self._longest: dict[str, int] = {}
         self._truncated: dict[str, bool] = {}
         self._asked: set[str] = set()
+        self._whitening: tuple[Vectors, Vectors] | None = None
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, in their order."""
@@ -64,7 +66,25 @@ class VectorStore:
         self._asked.update(unique)
         if any(text not in self._vectors for text in unique):
             self._fill(unique)
-        return np.stack([self._vectors[text] for text in texts])
+        vectors = np.stack([self._vectors[text] for text in texts])
+        if self._whitening is None:
+            return vectors
+        mean, change = self._whitening
+        return np.asarray((vectors - mean) @ change, np.float32)
+
+    @contextlib.contextmanager
+    def whitened(self) -> Iterator[None]:
+        """Give centred and whitened vectors while the block runs, by those of the texts that were asked for lately.
+
+        These are the different texts since the last call of `take_num_truncated`.
+        """
+        if len(self._asked) > 1:
+            vectors = np.stack([self._vectors[text] for text in sorted(self._asked)])
+            self._whitening = vectors.mean(0, dtype=np.float64), whitening(vectors)
+        try:
+            yield
+        finally:
+            self._whitening = None
 
     def _fill(self, unique: list[str]) -> None:
         def embed_new() -> Vectors:
@@ -117,6 +137,17 @@ class VectorStore:
         else:
             for start in range(0, len(texts), batch or len(texts)):
                 self.encoder.encode(list(texts[start : start + (batch or len(texts))]))
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether an Encoder runs on a GPU."""
+        return isinstance(self.encoder, Encoder) and self.encoder.device.type == "cuda"
+
+    def num_tokens(self, texts: Sequence[str]) -> float | None:
+        """Return how many tokens an Encoder reads of a text on average; None where the encoder does not say."""
+        if not isinstance(self.encoder, Encoder):
+            return None
+        return sum(map(len, self.encoder.tokens(texts)[0])) / len(texts)
 
 
 def _folder_of(cache: bool | str | Path) -> Path | None:

@@ -39,6 +39,7 @@ _OF_SCRIPT = {language: regex.compile(f"[{_letters_of(*scripts)}]") for language
 _LONE = _letters_of(*_SCRIPTS["ja"], *_SCRIPTS["th"])
 """Characters of scripts that have no blanks between words."""
 _WORD = regex.compile(rf"[{_LONE}]|[^\s{_LONE}]+")
+_WORD_WITH_BLANKS = regex.compile(rf"\s*(?:{_WORD.pattern})")
 _LETTERS = regex.compile(rf"[{_LONE}]|(?:(?![{_LONE}])[\p{{L}}\p{{Nl}}\p{{No}}])+")
 
 _MARKUP = regex.compile(r"</?[A-Za-z][^<>]*>|&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z]{2,8});")
@@ -126,3 +127,8 @@ def script_share(text: str, language: str) -> float:
 def num_words(text: str) -> int:
     """Return how many words a text has; a Chinese, Japanese or Thai character counts as one."""
     return len(_WORD.findall(text))
+
+
+def split_words(text: str) -> list[str]:
+    """Return a text's words, each with the blanks before it; a Chinese, Japanese or Thai character is one."""
+    return _WORD_WITH_BLANKS.findall(text)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import is_zipfile
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,8 +19,9 @@ from tercet.encoder.model.shapes import shape_config
 from tercet.encoder.model.tower import Dense
 from tercet.encoder.model.trusted import read_json, refuse_code
 from tercet.errors import ModelError, SettingError
-from tercet.storage.files import write_json
+from tercet.storage.files import atomic_write, write_json
 from tercet.storage.hashing import sha256_of_json
+from tercet.storage.locks import hold
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -258,24 +260,36 @@ def _check_index(index: Path) -> None:
 
 
 def _convert_pickles(pickles: list[Path], target: Path) -> None:
-    from safetensors.torch import save
+    """Write pickled weights as safetensors. Of several processes one does it, and the others wait for the file."""
+    from safetensors.torch import save_file
 
-    from tercet.storage.files import atomic_write
+    with hold(target.with_name(".converting.lock"), wait=True):
+        if target.exists():
+            return
+        tensors: dict[str, torch.Tensor] = {}
+        for file in pickles:
+            tensors |= _read_pickle(file)
+        storages = set[int]()
+        for key, value in tensors.items():  # what is there under two names is written under both
+            storage = value.untyped_storage().data_ptr()
+            tensors[key] = value.clone() if storage in storages else value.contiguous()
+            storages.add(storage)
+        with atomic_write(target) as stream:
+            save_file(tensors, stream.name, {"format": "pt"})
 
-    tensors: dict[str, torch.Tensor] = {}
-    for file in pickles:
-        try:
-            with warnings.catch_warnings(action="ignore"):
-                loaded = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # a pickle can be broken in many ways
-            raise ModelError(
-                f"{file}: holds more than weights, or is broken, and was not read. Take a safetensors release."
-            ) from error
-        if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
-            raise ModelError(f"{file}: holds something else than named weights. Take a safetensors release.")
-        tensors |= loaded
-    with atomic_write(target) as stream:
-        stream.write(save({key: value.clone().contiguous() for key, value in tensors.items()}, {"format": "pt"}))
+
+def _read_pickle(file: Path) -> dict[str, torch.Tensor]:
+    """Return the weights in a file, which stay there until they are used."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            loaded = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
+    except Exception as error:  # a pickle can be broken in many ways
+        raise ModelError(
+            f"{file}: holds more than weights, or is broken, and was not read. Take a safetensors release."
+        ) from error
+    if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
+        raise ModelError(f"{file}: holds something else than named weights. Take a safetensors release.")
+    return loaded
 
 
 def _without_pooler(model_type: str) -> dict[str, bool]:

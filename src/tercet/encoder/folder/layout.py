@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from tercet.encoder.folder.backbone import model_type_of, require_safetensors, write_model
 from tercet.encoder.folder.limits import check_files, check_floats
 from tercet.encoder.model.prompts import SLOT, Prompt
-from tercet.encoder.model.readouts import BERT_FAMILY, READOUTS, T5_FAMILY, When
+from tercet.encoder.model.readouts import BERT_FAMILY, READOUTS, T5_FAMILY, When, describe_readout, stored_readout
 from tercet.encoder.model.tower import Dense, Tower
 from tercet.encoder.model.trusted import read_json
 from tercet.errors import ModelError, OutputError
@@ -190,7 +190,7 @@ def _reading_modules(
     """Write what turns tokens into a vector, and return it as (type, path): theirs where it can say it, else ours."""
     readout = READOUTS[tower.head.readout]
     if readout.pooling == "decoder" or prompt.suffix:
-        own |= {"readout": tower.head.readout, "prompt": prompt.setting}
+        own |= describe_readout(tower.head.readout) | {"prompt": prompt.setting}
         return [(OWN_MODULE, "")]
     width, num_layers = tower.backbone.config.hidden_size, tower.backbone.config.num_hidden_layers
     modules = [("sentence_transformers.models.Transformer", "")]
@@ -254,7 +254,7 @@ def _read_prompt(folder: Path, stored: Stored) -> None:
 def _read_own(folder: Path, stored: Stored) -> None:
     own = read_json(folder / OWN_FILE, kind=dict) if (folder / OWN_FILE).exists() else {}
     if "readout" in own:
-        stored.readout, stored.prompt = own["readout"], own["prompt"]
+        stored.readout, stored.prompt = stored_readout(own), own["prompt"]
         if not isinstance(stored.readout, str) or not isinstance(stored.prompt, str | None):
             raise TypeError(f"readout {stored.readout!r}, prompt {stored.prompt!r}")
     starts_with_tanh = bool(stored.dense) and stored.dense[0].activation == "tanh"

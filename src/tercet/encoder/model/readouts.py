@@ -1,7 +1,8 @@
 """Readouts: how the hidden states of each kind of transformer become one vector. No torch is needed for the table."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tercet.errors import SettingError
 
@@ -32,9 +33,26 @@ READOUTS = {
     "cls": Readout("first"),
     "cls-mlp": Readout("first", has_mlp=True),
     "mean": Readout("mean"),
-    "first-last-mean": Readout("mean", layers=(0, -1)),
+    "first-last-mean": Readout("mean", layers=(1, -1)),
+    "embedding-last-mean": Readout("mean", layers=(0, -1)),
     "top2-mean": Readout("mean", layers=(-2, -1)),
 }
+
+
+def describe_readout(name: str) -> dict[str, Any]:
+    """Return what a model's files say about its readout."""
+    layers = READOUTS[name].layers
+    return {"readout": name} if layers == (-1,) else {"readout": name, "layers": [*layers]}
+
+
+def stored_readout(described: Mapping[str, Any]) -> str:
+    """Return the name of the readout that a model's files describe.
+
+    Before they told the layers, `first-last-mean` was the mean of the embedding's output and the last layer.
+    """
+    name: str = described["readout"]
+    return "embedding-last-mean" if name == "first-last-mean" and "layers" not in described else name
+
 
 _T5_NAMES = {"cls": "enc-first", "mean": "enc-mean"}
 _T5_ONLY = ("enc-first", "enc-mean", "encdec-first")

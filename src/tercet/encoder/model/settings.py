@@ -86,8 +86,9 @@ class EmbedOptions(TypedDict, total=False):
     normalize: bool | None
     """Whether vectors have length 1; as the model has it where None."""
 
-    max_batch_tokens: int
-    """The most tokens, padding included where there is any, that are computed at once (2,048)."""
+    max_batch_tokens: int | None
+    """The most tokens, padding included where there is any, that are computed at once; where None, 2,048 on a CPU, and
+    what its memory holds on a GPU."""
 
     on_truncate: OnTruncate
     """`count` logs how many texts were too long (the default); `error` refuses them."""

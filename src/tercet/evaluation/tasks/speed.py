@@ -6,11 +6,9 @@ from typing import Any
 
 from tercet.data.sets.folder import DataFolder
 from tercet.evaluation.tasks.task import Embed, Options, Result, Task
-from tercet.evaluation.timing import forget_peak, in_turns, peak_rss_gb, seconds_of, spread
+from tercet.evaluation.timing import forget_peak, in_turns, peak_gpu_gb, peak_rss_gb, seconds_of, spread
 
 _WORDS = "the time of year when a person can see light from day in water and think about house life".split()
-_NUM_WORDS = (8, 32, 128)
-_BATCHES = (None, 1, 8, 32)
 _ROUNDS = 3
 _OWN_BATCHES_WORDS = 2048
 
@@ -38,10 +36,11 @@ def sentences_of(num_words: int, num: int) -> list[str]:
     ]
 
 
-def _speed(_data: DataFolder, embed: Embed, _options: Options) -> Result:
+def _speed(_data: DataFolder, embed: Embed, options: Options) -> Result:
     """Measure every combination of length, batch and precision, in turns, and return medians with their spread."""
-    usual = embed.precisions[0]
-    cells = [_Cell(words, batch, level) for words in _NUM_WORDS for batch in _BATCHES for level in embed.precisions]
+    usual, first = embed.precisions[0], options.lengths[0]
+    batches = (None, *options.batches)
+    cells = [_Cell(words, batch, level) for words in options.lengths for batch in batches for level in embed.precisions]
     _, *rounds = in_turns({cell: _measure(embed, cell) for cell in cells}, num_rounds=1 + _ROUNDS)  # the first warms up
     grid: list[dict[str, Any]] = []
     for cell in cells:
@@ -56,26 +55,29 @@ def _speed(_data: DataFolder, embed: Embed, _options: Options) -> Result:
                 "max": rate["max"],
                 "peak_rss_gb": max(results[cell][1] for results in rounds),
             }
+            | ({"tokens": tokens} if (tokens := embed.num_tokens(cell.texts())) else {})
+            | ({"peak_gpu_gb": max(results[cell][2] for results in rounds)} if embed.on_gpu else {})
         )
-    main = next(c for c in grid if (c["words"], c["batch"], c["precision"]) == (8, None, usual))
+    main = next(c for c in grid if (c["words"], c["batch"], c["precision"]) == (first, None, usual))
     return {
         "metric": "sentences/s",
         "score": main["sentences_per_s"],
         "num": len(cells),
-        "protocol": f"{_ROUNDS} interleaved rounds, medians; score: 8 words, own batches, {usual}; not x 100",
+        "protocol": f"{_ROUNDS} interleaved rounds, medians; score: {first} words, own batches, {usual}; not x 100",
         "grid": grid,
         "peak_rss_gb": max(cell["peak_rss_gb"] for cell in grid),
         "num_parameters": embed.num_parameters,
     }
 
 
-def _measure(embed: Embed, cell: _Cell) -> Callable[[], tuple[float, float]]:
+def _measure(embed: Embed, cell: _Cell) -> Callable[[], tuple[float, float, float]]:
+    """Return what measures sentences a second, and the peaks of the process's memory and of the GPU's."""
     texts = cell.texts()
 
-    def measure() -> tuple[float, float]:
+    def measure() -> tuple[float, float, float]:
         forget_peak()
         seconds = seconds_of(lambda: embed.compute(texts, precision=cell.precision, batch=cell.batch))
-        return len(texts) / seconds, peak_rss_gb()
+        return len(texts) / seconds, peak_rss_gb(), peak_gpu_gb() if embed.on_gpu else 0.0
 
     return measure
 

@@ -20,6 +20,13 @@ class Embed(Protocol):
     num_parameters: int | None
     """The model's size, where it is known."""
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it runs on a GPU."""
+
+    def num_tokens(self, texts: Sequence[str]) -> float | None:
+        """Return how many tokens are read of a text on average, where it is known."""
+
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, in their order. Texts that were seen before cost nothing."""
 
@@ -42,6 +49,12 @@ class Options:
 
     items: bool = False
     """Whether results of STS tasks and your own files have `items`: what the score was computed from, for intervals."""
+
+    lengths: tuple[int, ...] = (8, 32, 128)
+    """Of the task `speed`: how many words sentences have."""
+
+    batches: tuple[int, ...] = (1, 8, 32)
+    """Of the task `speed`: how many sentences are embedded at once, besides as many as the encoder likes."""
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from tercet.encoder.forward.batches import batches_by_length
-from tercet.encoder.model.readouts import T5_FAMILY
+from tercet.encoder.forward.memory import num_layers_of, room_on, token_bytes, trained_tokens_at_once
 from tercet.encoder.model.tower import Tower
 from tercet.storage.settings import Settings
 from tercet.training.objectives.gather import Gather
+
+USUAL_ACTIVATION_GB = 2.0
+"""How much of a batch's activations is in memory at a time on a CPU."""
+
+_LEAST_BYTES = 2**28
 
 
 class ComputeSettings(Settings):
@@ -25,11 +30,30 @@ class ComputeSettings(Settings):
     """The most tokens of a text that are read in training, prompt and special tokens included; as many as the encoder
     reads where null. The encoder that comes out reads as much as before."""
 
-    max_batch_tokens: PositiveInt = 2048
-    """The most tokens that go through the model at once; less where `max_activation_gb` demands it."""
+    usual_batch_tokens: ClassVar[int] = 2048
 
-    max_activation_gb: PositiveFloat = 2.0
-    """How much of a batch's activations may be in memory at a time, by estimate. What exceeds it is computed twice."""
+    max_batch_tokens: PositiveInt | None = None
+    """The most tokens that go through the model at once; less where `max_activation_gb` demands it. 2,048 on a CPU
+    where null, and as many as `max_activation_gb` allows on a GPU."""
+
+    max_activation_gb: PositiveFloat | None = None
+    """How much of a batch's activations may be in memory at a time, by estimate. What exceeds it is computed twice.
+    2 on a CPU where null, and on a GPU what its memory has beside the weights, their gradients and the optimizer."""
+
+    def activation_bytes(self, *towers: Tower) -> int:
+        """Return how many bytes of activations may be in memory at a time while these towers are trained."""
+        if self.max_activation_gb is not None:
+            return round(self.max_activation_gb * 1e9)
+        num_weights = sum(_num_here(parameter) for tower in towers for parameter in tower.parameters())
+        room = room_on(towers[0].device, num_weights, trained=True)
+        return int(USUAL_ACTIVATION_GB * 1e9) if room is None else max(room, _LEAST_BYTES)
+
+    def word_tokens(self, tower: Tower) -> int:
+        """Return how many tokens a model that scores words reads at once: scores take more memory than vectors."""
+        if self.max_batch_tokens is not None:
+            return self.max_batch_tokens
+        num_weights = sum(map(_num_here, tower.parameters()))
+        return trained_tokens_at_once(tower.config, num_weights, tower.device, usual=self.usual_batch_tokens)
 
 
 @dataclass(frozen=True)
@@ -46,14 +70,22 @@ class Piece:
     """Whether it is computed for nothing, while other processes have more to do."""
 
 
-def cut(lengths: Sequence[int], tower: Tower, *, compute: ComputeSettings) -> list[Piece]:
+def cut(lengths: Sequence[int], tower: Tower, *, compute: ComputeSettings, max_bytes: int | None = None) -> list[Piece]:
     """Cut a batch into pieces of similar length, and keep the last ones as far as the memory goes.
 
     The last pieces are the first to go through the backward pass. So their memory is free again when the first
     activations are computed for the second time.
+
+    Args:
+        lengths: How many tokens each text has.
+        tower: What computes them.
+        compute: How.
+        max_bytes: The tower's part of the memory, where others have theirs; all of it where None.
     """
-    budget = compute.max_activation_gb * 1e9
-    max_tokens = min(compute.max_batch_tokens, int(budget / _token_bytes(tower, max(lengths))))
+    budget = compute.activation_bytes(tower) if max_bytes is None else max_bytes
+    max_tokens = int(budget / _token_bytes(tower, max(lengths)))
+    if compute.max_batch_tokens is not None or tower.device.type != "cuda":
+        max_tokens = min(max_tokens, compute.max_batch_tokens or compute.usual_batch_tokens)
     pieces: list[Piece] = []
     for rows in reversed(list(batches_by_length(lengths, max_batch_tokens=max(max_tokens, 1)))):
         budget -= activation_bytes(tower, num_rows=len(rows), length=lengths[rows[0]])
@@ -84,10 +116,10 @@ def activation_bytes(tower: Tower, *, num_rows: int, length: int) -> int:
 
 def _token_bytes(tower: Tower, length: int) -> int:
     """Estimate what the backward pass needs of one token of a text of this length."""
-    config = tower.backbone.config
-    if config.model_type in T5_FAMILY:
-        inner, hidden = config.num_heads * config.d_kv, config.d_ff * (2 if config.is_gated_act else 1)
-    else:
-        inner, hidden = config.hidden_size, config.intermediate_size
-    floats = 9 * config.hidden_size + 5 * inner + 3 * config.num_attention_heads * length + 3 * hidden
-    return int(4 * floats * config.num_hidden_layers)
+    return token_bytes(tower.config, length) * num_layers_of(tower.config)
+
+
+def _num_here(parameter: torch.Tensor) -> int:
+    """Return how many of a parameter's numbers this process has."""
+    here: torch.Tensor = getattr(parameter, "to_local", lambda: parameter)()
+    return here.numel()

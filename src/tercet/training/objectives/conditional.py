@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 from pydantic import PositiveInt
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tercet.encoder.forward.batches import batches_by_length, pad
+from tercet.encoder.forward.memory import trained_tokens_at_once
 from tercet.encoder.forward.t5 import T5Shape
 from tercet.encoder.forward.vectors import encode_rows, packed_shape
 from tercet.storage.settings import Settings
@@ -26,8 +27,11 @@ _LABEL_TOKENS = 2  # one word and the end
 class ConditionalSettings(Settings):
     """What can be chosen about how a batch is computed."""
 
-    max_batch_tokens: PositiveInt = 4096
-    """The most tokens, padding included, that go through the model at once."""
+    usual_batch_tokens: ClassVar[int] = 4096
+
+    max_batch_tokens: PositiveInt | None = None
+    """The most tokens, padding included, that go through the model at once; 4,096 on a CPU where null, and what its
+    memory holds on a GPU."""
 
 
 class Example(NamedTuple):
@@ -42,7 +46,7 @@ class ConditionalGeneration(ABC):
 
     Args:
         model: A T5 with its language-model head.
-        max_batch_tokens: The most tokens that go through it at once.
+        max_batch_tokens: The most tokens that go through it at once; what its memory holds where None.
         weigh_alike: Whether it is the mean over examples of the mean of each, so that a long one counts no more.
         label_weight: How many times as much a target of one word counts.
         dtype: What products are computed in; fp32 where None.
@@ -56,7 +60,7 @@ class ConditionalGeneration(ABC):
         self,
         model: "T5ForConditionalGeneration",
         *,
-        max_batch_tokens: int,
+        max_batch_tokens: int | None,
         weigh_alike: bool = False,
         label_weight: float = 1.0,
         dtype: torch.dtype | None = None,
@@ -99,8 +103,15 @@ class ConditionalGeneration(ABC):
         sentences = [example for example in examples if not _is_label(example)]
         for alike in (labels, sentences):
             lengths = [len(source) + len(target) for source, target in alike]
-            for rows in batches_by_length(lengths, max_batch_tokens=self._max_batch_tokens):
+            for rows in batches_by_length(lengths, max_batch_tokens=self._batch_tokens()):
                 yield [alike[i] for i in rows]
+
+    def _batch_tokens(self) -> int:
+        if self._max_batch_tokens is not None:
+            return self._max_batch_tokens
+        num_weights = sum(parameter.numel() for parameter in self.module.parameters())
+        usual, config = ConditionalSettings.usual_batch_tokens, self.module.config.to_dict()
+        return trained_tokens_at_once(config, num_weights, self.module.device, usual=usual)
 
     def _loss(self, examples: Sequence[Example], *, weigh_alike: bool = False) -> Tensor:
         device = self.module.device

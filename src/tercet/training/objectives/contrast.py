@@ -22,6 +22,7 @@ from tercet.training.objectives.batch import merge_equal
 from tercet.training.objectives.compute import ComputeSettings
 from tercet.training.objectives.gather import Gather
 from tercet.training.objectives.gradient_cache import learn
+from tercet.training.objectives.masked import MaskedSettings, MaskedWords
 from tercet.training.objectives.temperature import TemperatureSettings, Trained
 
 Directions = Literal["forward", "both"]
@@ -33,7 +34,7 @@ _MAX_UNIFORMITY = 2048
 """How many anchors the uniformity of a batch is taken over."""
 
 
-class ContrastSettings(TemperatureSettings):
+class ContrastSettings(TemperatureSettings, MaskedSettings):
     """What can be chosen about the contrastive objective."""
 
     hard_negative_weight: float = 0.0
@@ -59,19 +60,29 @@ class Contrast:
         compute: How it is computed.
         gather: The exchange with the other processes; None where there are none. With it, the gradients of a step are
             those of the whole batch once they are summed over the processes.
+        words: The loss of masked words, where it is added.
 
     Attributes:
-        module: Everything that is trained: the tower, and the temperature where it is learnt.
+        module: Everything that is trained: the tower, the temperature where it is learnt, and a head for words.
     """
 
     def __init__(
-        self, encoder: Encoder, settings: ContrastSettings, *, compute: ComputeSettings, gather: Gather | None = None
+        self,
+        encoder: Encoder,
+        settings: ContrastSettings,
+        *,
+        compute: ComputeSettings,
+        gather: Gather | None = None,
+        words: MaskedWords | None = None,
     ) -> None:
         self._encoder = encoder
         self._settings = settings
         self._compute = compute
         self._gather = gather
+        self._words = words
         self.module = Trained(settings, tower=encoder.tower).to(encoder.device)
+        if words is not None:
+            self.module.add_module("words", words.module)
 
     def step(self, batch: Sequence[Text | Triplet]) -> StepResult:
         """Add the gradients of a batch's loss to the module's. A text is its own positive, seen with other dropout."""
@@ -100,7 +111,11 @@ class Contrast:
             )
 
         value, stats = learn(self._encoder, texts, loss, compute=self._compute, gather=gather)
-        return StepResult(value.item(), metrics | {"truncated": stats.num_truncated / stats.num_texts})
+        total = value.item()
+        if self._words is not None:
+            metrics["mlm"] = self._words.learn(texts)
+            total += (settings.mlm_weight or 0.0) * metrics["mlm"]
+        return StepResult(total, metrics | {"truncated": stats.num_truncated / stats.num_texts})
 
 
 def contrastive_loss(

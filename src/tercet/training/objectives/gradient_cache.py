@@ -52,13 +52,13 @@ def learn_together(
     gather: Gather | None = None,
 ) -> tuple[Tensor, EmbedStats]:
     """Do as `learn` with several encoders, each with its own texts; the loss gets all vectors, part after part."""
-    compute = compute.model_copy(update={"max_activation_gb": compute.max_activation_gb / len(parts)})
+    max_bytes = compute.activation_bytes(*(encoder.tower for encoder, _ in parts)) // len(parts)
     rows: list[tuple[Encoder, list[int]]] = []
     pieces: list[Piece] = []
     num_truncated = 0
     for encoder, texts in parts:
         ids, truncated = encoder.tokens.cut_to(compute.max_tokens)(texts)
-        own = cut([len(row) for row in ids], encoder.tower, compute=compute)
+        own = cut([len(row) for row in ids], encoder.tower, compute=compute, max_bytes=max_bytes)
         if gather is not None and any(is_sharded(parameter) for parameter in encoder.tower.parameters()):
             own = in_step(own, gather, device=encoder.device)
         pieces += [replace(piece, rows=[len(rows) + row for row in piece.rows]) for piece in own]

@@ -12,6 +12,7 @@ from tercet.training.stages import (
     synthesize,
     synthesizer,
     tokenizer,
+    tsdae,
     views,
 )
 from tercet.training.stages.stage import Kind
@@ -23,6 +24,7 @@ KINDS: dict[str, Kind] = {
     "shrink": shrink.KIND,
     "mine": mine.KIND,
     "distill": distill.KIND,
+    "tsdae": tsdae.KIND,
     "contrast": contrast.KIND,
     "classify": classify.KIND,
     "parallel": parallel.KIND,

@@ -12,14 +12,13 @@ from torch import Tensor
 from tercet.data.rows.columns import RowKind
 from tercet.data.rows.kinds import ParallelPair
 from tercet.encoder.encoder import Encoder
-from tercet.encoder.model.tower import Dense
 from tercet.errors import SettingError
 from tercet.storage.hashing import text_key
 from tercet.training.objectives.gather import Gather
 from tercet.training.objectives.parallel import FrozenVectors, Parallel, ParallelSettings
 from tercet.training.stages.model import StageModel
 from tercet.training.stages.stage import Context, Kind
-from tercet.training.stages.trained import Objective, TrainedEncoder, TrainedSettings
+from tercet.training.stages.trained import Objective, TrainedEncoder, TrainedSettings, draw_mlp
 from tercet.vectors.remembered import RememberedVectors
 
 SOURCE = "source"
@@ -123,9 +122,7 @@ def fit_width(encoder: Encoder, width: int, *, seed: int) -> None:
             f"vectors have {head.training_width} numbers, those of the source {width}. "
             f"Set encoder.projection: {width}, or encoder.readout: cls-mlp without a projection."
         )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        head.mlp = Dense(head.in_width, width, bias=True, activation="tanh").to(encoder.device)
+    draw_mlp(encoder, width, seed=seed)
 
 
 KIND = Kind(ParallelStage, _Parallel, output="encoder", rows=_Parallel.row_kind)

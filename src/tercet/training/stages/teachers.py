@@ -14,6 +14,7 @@ from tercet.encoder.model.tower import unit_length
 from tercet.training.stages.model import StageModel
 from tercet.training.stages.stage import Context
 from tercet.vectors.remembered import Keys, RememberedVectors
+from tercet.vectors.whitening import whitening
 
 _SAMPLE = 65_536
 """How many texts decide which directions of the teachers' vectors are kept."""
@@ -80,7 +81,7 @@ class Targets:
         chosen = np.random.default_rng(0).permutation(keys)[:_SAMPLE]
         for i, settings in enumerate(self._settings):
             if settings.whiten:
-                self._changes[i] = _whitening(self._of(i, chosen), settings.whiten)
+                self._changes[i] = whitening(self._of(i, chosen), settings.whiten, least=_LEAST_VARIANCE)
         if sum(store.dim for store in self._stores) > self._width:
             sample = self._joined(chosen).astype(np.float64)
             self._directions = np.linalg.eigh(sample.T @ sample)[1][:, : -self._width - 1 : -1].astype(np.float32)
@@ -102,13 +103,6 @@ class Targets:
         vectors = unit_length(torch.from_numpy(self._stores[i](keys) - self._means[i]))
         change = self._changes[i]
         return (vectors if change is None else unit_length(vectors @ torch.from_numpy(change))).numpy()
-
-
-def _whitening(vectors: Vectors, power: float) -> Vectors:
-    """Return the symmetric matrix [width, width] that divides each direction of vectors by its variance to a power."""
-    variance, directions = np.linalg.eigh(np.cov(vectors.astype(np.float64), rowvar=False))
-    scale = np.maximum(variance, variance[-1] * _LEAST_VARIANCE) ** -power
-    return np.asarray((directions * scale) @ directions.T, np.float32)
 
 
 def _blocks(keys: Keys) -> list[Keys]:

@@ -17,7 +17,7 @@ from tercet.data.rows.kinds import Text, Triplet
 from tercet.data.rows.settings import RowSettings
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.settings import EncoderSettings
-from tercet.encoder.model.tower import Tower
+from tercet.encoder.model.tower import Dense, Tower
 from tercet.errors import SettingError
 from tercet.evaluation.tasks.own import file_of
 from tercet.evaluation.tasks.task import Task
@@ -126,6 +126,10 @@ class LearningSettings(StartSettings, LoopSettings):
 class TrainedSettings(LearningSettings, EncoderStartSettings, ComputeSettings):
     """The settings of every stage that trains an encoder."""
 
+    fresh_mlp: bool = Field(default=False, exclude_if=lambda fresh: not fresh)
+    """Whether the MLP of `cls-mlp` is drawn at random, as SimCSE's code does; else it starts as the start's own, or as
+    the pooler of a BERT."""
+
     evaluate: DevSettings | None = None
     """Scores on a dev task in between; null for none."""
 
@@ -227,8 +231,15 @@ class TrainedEncoder(ABC):
 
     def load(self) -> Encoder:
         """Return the encoder with the weights of its start."""
-        device = str(self.context.processes.device)
-        return Encoder.load(**self.settings.placed(self.context), device=device, **self.settings.encoder.given())
+        settings, context = self.settings, self.context
+        device = str(context.processes.device)
+        encoder = Encoder.load(**settings.placed(context), device=device, **settings.encoder.given())
+        head = encoder.tower.head
+        if settings.fresh_mlp and head.mlp is None:
+            raise SettingError(f"stages.{context.name}.fresh_mlp: there is no MLP. Set encoder.readout: cls-mlp.")
+        if settings.fresh_mlp:
+            draw_mlp(encoder, head.in_width, seed=context.seed)
+        return encoder
 
     def save(self, encoder: Encoder) -> None:
         """Write the encoder when it is trained."""
@@ -250,6 +261,14 @@ class TrainedEncoder(ABC):
         encoder = tower.backbone.get_submodule("encoder")
         layers = encoder.get_submodule("block" if hasattr(encoder, "block") else "layer")
         self.context.processes.shard(tower, units=list(layers.children()), entry="raw")
+
+
+def draw_mlp(encoder: Encoder, width: int, *, seed: int) -> None:
+    """Give an encoder a fresh MLP with so many outputs."""
+    head = encoder.tower.head
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        head.mlp = Dense(head.in_width, width, bias=True, activation="tanh").to(encoder.device)
 
 
 def open_dev_rows(rows: RowSettings, kind: RowKind, context: Context) -> Rows:
@@ -313,16 +332,23 @@ def train_on_rows(
 def other_dropout(model: "PreTrainedModel", share: float | None) -> Iterator[None]:
     """Train with another dropout than the model's; what is saved has its own again."""
     before = {name: getattr(model.config, name) for name in _DROPOUTS if hasattr(model.config, name)}
-    if share is not None:
-        for name in before:
-            setattr(model.config, name, share)
-        for module in model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = share
-            elif isinstance(getattr(module, "dropout", None), float):  # the attention of T5
-                module.dropout = share  # type: ignore[assignment]
+    set_dropout(model, share)
     try:
         yield
     finally:
         for name, value in before.items():
             setattr(model.config, name, value)
+
+
+def set_dropout(model: "PreTrainedModel", share: float | None) -> None:
+    """Set the dropout of a model; None leaves it as it is."""
+    if share is None:
+        return
+    for name in _DROPOUTS:
+        if hasattr(model.config, name):
+            setattr(model.config, name, share)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share
+        elif isinstance(getattr(module, "dropout", None), float):  # the attention of T5
+            module.dropout = share  # type: ignore[assignment]
