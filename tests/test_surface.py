@@ -31,6 +31,7 @@ ERRORS = [
     "SettingError",
     "TercetError",
     "TextError",
+    "TextTypeError",
 ]
 
 

@@ -30,6 +30,7 @@ from tercet.errors import (
     SettingError,
     TercetError,
     TextError,
+    TextTypeError,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ __all__ = [
     "Synthesizer",
     "TercetError",
     "TextError",
+    "TextTypeError",
     "adapt",
     "compare",
     "embed",
