@@ -10,15 +10,19 @@ import tercet
 VERBS = [
     "adapt",
     "compare",
+    "doctor",
     "embed",
     "evaluate",
     "export",
     "fetch",
     "leaks",
+    "models",
+    "recipes",
     "refilter",
     "report",
     "search",
     "synthesize",
+    "tasks",
     "train",
 ]
 ERRORS = [

@@ -15,6 +15,7 @@ Each verb is a function here and a command of `tercet`:
     report      results beside the papers' published tables
     export      an encoder as a graph for ONNX Runtime or OpenVINO
     fetch       bring evaluation data from the hub; `leaks` looks for training texts in it
+    models      what there is to choose from; `tasks` and `recipes` likewise; `doctor` looks at the installation
 """
 
 from importlib import import_module
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from tercet.encoder.encoder import Encoder
     from tercet.encoder.export import export
     from tercet.evaluation.evaluate import evaluate
+    from tercet.guide.doctor import doctor
+    from tercet.guide.models import models
+    from tercet.guide.recipes import recipes
+    from tercet.guide.tasks import tasks
     from tercet.reporting.report import report
     from tercet.synthesis.comparison import compare
     from tercet.synthesis.corpus import refilter, synthesize
@@ -65,15 +70,19 @@ __all__ = [
     "TextTypeError",
     "adapt",
     "compare",
+    "doctor",
     "embed",
     "evaluate",
     "export",
     "fetch",
     "leaks",
+    "models",
+    "recipes",
     "refilter",
     "report",
     "search",
     "synthesize",
+    "tasks",
     "train",
 ]
 
@@ -83,15 +92,19 @@ _LAZY = {
     "Synthesizer": "synthesis.synthesizer",
     "adapt": "adaptation.adapt",
     "compare": "synthesis.comparison",
+    "doctor": "guide.doctor",
     "embed": "vectors.embed",
     "evaluate": "evaluation.evaluate",
     "export": "encoder.export",
     "fetch": "data.sets.fetch",
     "leaks": "training.leaks",
+    "models": "guide.models",
+    "recipes": "guide.recipes",
     "refilter": "synthesis.corpus",
     "report": "reporting.report",
     "search": "vectors.search",
     "synthesize": "synthesis.corpus",
+    "tasks": "guide.tasks",
     "train": "training.train",
 }
 

@@ -20,9 +20,7 @@ def pickled(encoder):
 
 
 @pytest.mark.parametrize("precision", ["exact", "int8"])
-@pytest.mark.parametrize(
-    "again", [copy.deepcopy, pickled], ids=["copy", "pickle"]
-)
+@pytest.mark.parametrize("again", [copy.deepcopy, pickled], ids=["copy", "pickle"])
 def test_an_encoder_can_be_copied_before_and_after_it_has_embedded(tiny, tmp_path, again, precision):
     tiny("t5").save(tmp_path)
     for encoder in (tiny("bert"), tercet.Encoder.load(tmp_path, device="cpu")):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tercet.cli import adapt, data, embed, evaluate, export, options, report, search, synthesize, train
+from tercet.cli import adapt, data, embed, evaluate, export, guide, options, report, search, synthesize, train
 from tercet.errors import TercetError
 
 app = typer.Typer(
@@ -29,6 +29,10 @@ app.command(epilog=synthesize.COMPARE_EXAMPLES)(synthesize.compare)
 app.command(epilog=adapt.EXAMPLES)(adapt.adapt)
 app.command(epilog=report.EXAMPLES)(report.report)
 app.command(epilog=export.EXAMPLES)(export.export)
+app.command(epilog=guide.MODELS_EXAMPLES)(guide.models)
+app.command(epilog=guide.TASKS_EXAMPLES)(guide.tasks)
+app.command(epilog=guide.RECIPES_EXAMPLES)(guide.recipes)
+app.command(epilog=guide.DOCTOR_EXAMPLES)(guide.doctor)
 app.add_typer(data_app, name="data")
 data_app.command(epilog=data.FETCH_EXAMPLES)(data.fetch)
 data_app.command(epilog=data.LEAKS_EXAMPLES)(data.leaks)

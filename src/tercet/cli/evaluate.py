@@ -41,7 +41,7 @@ def evaluate(
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
 ) -> None:
-    """Score an encoder on the papers' tasks, or on your own files."""
+    """Score an encoder on the papers' tasks, or on your own files; exit code 1 where nothing could be scored."""
     found = tercet.evaluate(
         options.chosen_model(model, settings, tokenizer, revision, convert_pickle),
         tasks=tasks,
@@ -56,3 +56,6 @@ def evaluate(
         progress=True,
     )
     tables.print_scores(found)
+    if found.advice:
+        options.say(found.advice)
+        raise typer.Exit(1)
