@@ -9,13 +9,16 @@ import tercet
 
 VERBS = [
     "adapt",
+    "cluster",
     "compare",
+    "dedup",
     "doctor",
     "embed",
     "evaluate",
     "export",
     "fetch",
     "leaks",
+    "mine",
     "models",
     "recipes",
     "refilter",

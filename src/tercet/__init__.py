@@ -8,6 +8,9 @@ Each verb is a function here and a command of `tercet`:
 
     embed       texts to vectors, in memory or in a file
     search      the texts that are nearest to a query
+    dedup       texts without those that nearly repeat an earlier one
+    cluster     groups of texts about the same, with names
+    mine        paraphrases, hard negatives and translations to train on
     evaluate    score an encoder on the papers' tasks, or on your own files
     adapt       make an encoder better on your own sentences, without labels
     synthesize  triplets to train on from unlabelled sentences; `refilter` and `compare` what it made
@@ -44,6 +47,9 @@ if TYPE_CHECKING:
     from tercet.guide.models import models
     from tercet.guide.recipes import recipes
     from tercet.guide.tasks import tasks
+    from tercet.mining.cluster import cluster
+    from tercet.mining.dedup import dedup
+    from tercet.mining.mine import mine
     from tercet.reporting.report import report
     from tercet.synthesis.comparison import compare
     from tercet.synthesis.corpus import refilter, synthesize
@@ -69,13 +75,16 @@ __all__ = [
     "TextError",
     "TextTypeError",
     "adapt",
+    "cluster",
     "compare",
+    "dedup",
     "doctor",
     "embed",
     "evaluate",
     "export",
     "fetch",
     "leaks",
+    "mine",
     "models",
     "recipes",
     "refilter",
@@ -91,13 +100,16 @@ _LAZY = {
     "Encoder": "encoder.encoder",
     "Synthesizer": "synthesis.synthesizer",
     "adapt": "adaptation.adapt",
+    "cluster": "mining.cluster",
     "compare": "synthesis.comparison",
+    "dedup": "mining.dedup",
     "doctor": "guide.doctor",
     "embed": "vectors.embed",
     "evaluate": "evaluation.evaluate",
     "export": "encoder.export",
     "fetch": "data.sets.fetch",
     "leaks": "training.leaks",
+    "mine": "mining.mine",
     "models": "guide.models",
     "recipes": "guide.recipes",
     "refilter": "synthesis.corpus",

@@ -41,7 +41,7 @@ def test_every_task_is_listed_with_its_data(tmp_path, monkeypatch):
 
 
 def test_every_recipe_is_listed_with_its_stages_and_data(monkeypatch):
-    for name in ("TERCET_DATA", "TERCET_DOMAIN", "TERCET_MODELS"):
+    for name in ("TERCET_DATA", "TERCET_DOMAIN", "TERCET_TEXT"):
         monkeypatch.setenv(name, "x")
     listed = {Path(recipe.path).resolve(): recipe for recipe in tercet.recipes()}
     assert set(listed) == set((ROOT / "recipes").rglob("*.yaml"))

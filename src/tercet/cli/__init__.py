@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tercet.cli import adapt, data, embed, evaluate, export, guide, options, report, search, synthesize, train
+from tercet.cli import adapt, data, embed, evaluate, export, guide, mining, options, report, search, synthesize, train
 from tercet.errors import TercetError
 
 app = typer.Typer(
@@ -21,6 +21,9 @@ data_app = typer.Typer(help="Evaluation data.", no_args_is_help=True, rich_marku
 
 app.command(epilog=embed.EXAMPLES)(embed.embed)
 app.command(epilog=search.EXAMPLES)(search.search)
+app.command(epilog=mining.DEDUP_EXAMPLES)(mining.dedup)
+app.command(epilog=mining.CLUSTER_EXAMPLES)(mining.cluster)
+app.command(epilog=mining.MINE_EXAMPLES)(mining.mine)
 app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=train.EXAMPLES)(train.train)
 app.command(epilog=synthesize.EXAMPLES)(synthesize.synthesize)

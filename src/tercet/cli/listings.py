@@ -1,4 +1,4 @@
-"""What the verbs of the guide return, as tables in the terminal."""
+"""What the verbs of the guide and of mining return, in the terminal."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from tercet.guide.models import ModelInfo
     from tercet.guide.recipes import RecipeInfo
     from tercet.guide.tasks import TaskInfo
+    from tercet.mining.cluster import Clusters
+    from tercet.mining.dedup import Deduplicated
+    from tercet.mining.mine import MinedRows
+
+_NUM_SHOWN = 5
 
 
 def print_models(found: Sequence[ModelInfo]) -> None:
@@ -81,3 +86,35 @@ def print_diagnosis(found: Diagnosis) -> None:
     console.print(table)
     for line in found.advice:
         console.print(Text(line, style="yellow"))
+
+
+def print_groups(found: Deduplicated) -> None:
+    """Print how many texts were kept, and the largest groups."""
+    console = Console()
+    largest = sorted(found.groups, key=lambda group: -len(group.repeats))[:_NUM_SHOWN]
+    for group in largest:
+        for row, text, score in group.repeats[:1]:
+            console.print(Text(f"{group.row:,} {group.text}\n  {row:,} {text}  {score:.3f}"))
+    console.print(Text(f"{len(found.groups):,} of {found.num_texts:,} texts kept", style="bold"))
+
+
+def print_clusters(found: Clusters) -> None:
+    """Print the clusters: size, name and the text in the center."""
+    table = Table("texts", "name", "center", box=None, header_style="bold")
+    for each in found.clusters:
+        table.add_row(f"{len(each.rows):,}", Text(each.name), Text(each.texts[0]))
+    console = Console()
+    console.print(table)
+    total = f"{found.num_clustered:,} of {found.num_texts:,} texts in {len(found.clusters):,} clusters"
+    console.print(Text(total, style="bold"))
+
+
+def print_mined(found: MinedRows) -> None:
+    """Print how many rows were found, and the first ones."""
+    console = Console()
+    for row in found.rows[:_NUM_SHOWN]:
+        values = (
+            " | ".join(value) if isinstance(value, list) else value for key, value in row.items() if key != "scores"
+        )
+        console.print(Text("\n  ".join(map(str, values))))
+    console.print(Text(f"{len(found.rows):,} rows from {found.num_texts:,} texts", style="bold"))
