@@ -13,7 +13,7 @@ app = typer.Typer(
     name="tercet",
     help="Sentence embeddings with T5-family encoders, and better encoders from unlabelled text.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )

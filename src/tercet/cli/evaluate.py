@@ -27,7 +27,7 @@ def evaluate(
         ),
     ] = "sts",
     data: options.Data = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for results.json.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A folder for results.json.")] = None,
     settings: options.Settings = None,
     precision: options.Precision = "exact",
     classifier: Annotated[Classifier, typer.Option(help="sklearn is a cross-check.")] = "batched",

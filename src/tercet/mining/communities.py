@@ -37,9 +37,9 @@ def communities(
     num_rows = _num_rows(len(corpus))
     for start in range(0, len(corpus), num_rows):
         block = corpus[start : start + num_rows]
-        near = block @ corpus[start:].T >= threshold  # each pair once
-        sizes[start : start + len(block)] += near.sum(1).numpy()
-        sizes[start + len(block) :] += near[:, len(block) :].sum(0).numpy()
+        is_near = block @ corpus[start:].T >= threshold  # each pair once
+        sizes[start : start + len(block)] += is_near.sum(1).numpy()
+        sizes[start + len(block) :] += is_near[:, len(block) :].sum(0).numpy()
         advance(len(block))
     centers = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes >= min_size)]
     used, found = np.zeros(len(corpus), np.bool_), list[list[int]]()

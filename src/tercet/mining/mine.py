@@ -65,8 +65,9 @@ def mine(
     """Find rows to train on.
 
     `paraphrases` are the pairs of one corpus with the highest cosines, as by `paraphrase_mining` of
-    sentence-transformers. `negatives` adds to each pair of a file texts that are near its anchor and not among its positives, by the
-    rules of `mine_hard_negatives`. `translations` are pairs of two corpora by the ratio margin, each text once.
+    sentence-transformers. `negatives` adds to each pair of a file texts that are near its anchor and not among its
+    positives, by the rules of `mine_hard_negatives`. `translations` are pairs of two corpora by the ratio margin, each
+    text once.
 
     Args:
         texts: A list of texts or a file; for `negatives` a file of pairs, with columns such as anchor and positive.
