@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    ratios = measure([5_000] if arguments.quick else [5_000, 20_000], 3 if arguments.quick else 5)
+    ratios = measure([2_000] if arguments.quick else [5_000, 20_000], 3 if arguments.quick else 5)
     if arguments.json:
         arguments.json.write_text(json.dumps({"threads": torch.get_num_threads(), "ratios": ratios}, indent=2) + "\n")
 
