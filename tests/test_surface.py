@@ -9,17 +9,24 @@ import tercet
 
 VERBS = [
     "adapt",
+    "cluster",
     "compare",
+    "dedup",
+    "doctor",
     "embed",
     "evaluate",
     "export",
     "fetch",
     "leaks",
+    "mine",
+    "models",
     "prune",
+    "recipes",
     "refilter",
     "report",
     "search",
     "synthesize",
+    "tasks",
     "train",
     "verify",
 ]
@@ -33,6 +40,7 @@ ERRORS = [
     "SettingError",
     "TercetError",
     "TextError",
+    "TextTypeError",
 ]
 
 

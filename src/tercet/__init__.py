@@ -8,6 +8,9 @@ Each verb is a function here and a command of `tercet`:
 
     embed       texts to vectors, in memory or in a file
     search      the texts that are nearest to a query
+    dedup       texts without those that nearly repeat an earlier one
+    cluster     groups of texts about the same, with names
+    mine        paraphrases, hard negatives and translations to train on
     evaluate    score an encoder on the papers' tasks, or on your own files
     adapt       make an encoder better on your own sentences, without labels
     synthesize  triplets to train on from unlabelled sentences; `refilter` and `compare` what it made
@@ -16,6 +19,7 @@ Each verb is a function here and a command of `tercet`:
     export      an encoder as a graph for ONNX Runtime or OpenVINO
     fetch       bring evaluation data from the hub; `leaks` looks for training texts in it
     verify      whether what was written is as it was written; `prune` removes what a run no longer uses
+    models      what there is to choose from; `tasks` and `recipes` likewise; `doctor` looks at the installation
 """
 
 from importlib import import_module
@@ -31,6 +35,7 @@ from tercet.errors import (
     SettingError,
     TercetError,
     TextError,
+    TextTypeError,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +44,13 @@ if TYPE_CHECKING:
     from tercet.encoder.encoder import Encoder
     from tercet.encoder.export import export
     from tercet.evaluation.evaluate import evaluate
+    from tercet.guide.doctor import doctor
+    from tercet.guide.models import models
+    from tercet.guide.recipes import recipes
+    from tercet.guide.tasks import tasks
+    from tercet.mining.cluster import cluster
+    from tercet.mining.dedup import dedup
+    from tercet.mining.mine import mine
     from tercet.reporting.report import report
     from tercet.storage.verify import verify
     from tercet.synthesis.comparison import compare
@@ -64,18 +76,26 @@ __all__ = [
     "Synthesizer",
     "TercetError",
     "TextError",
+    "TextTypeError",
     "adapt",
+    "cluster",
     "compare",
+    "dedup",
+    "doctor",
     "embed",
     "evaluate",
     "export",
     "fetch",
     "leaks",
+    "mine",
+    "models",
     "prune",
+    "recipes",
     "refilter",
     "report",
     "search",
     "synthesize",
+    "tasks",
     "train",
     "verify",
 ]
@@ -85,17 +105,24 @@ _LAZY = {
     "Encoder": "encoder.encoder",
     "Synthesizer": "synthesis.synthesizer",
     "adapt": "adaptation.adapt",
+    "cluster": "mining.cluster",
     "compare": "synthesis.comparison",
+    "dedup": "mining.dedup",
+    "doctor": "guide.doctor",
     "embed": "vectors.embed",
     "evaluate": "evaluation.evaluate",
     "export": "encoder.export",
     "fetch": "data.sets.fetch",
     "leaks": "training.leaks",
+    "mine": "mining.mine",
+    "models": "guide.models",
     "prune": "training.stage_folders",
+    "recipes": "guide.recipes",
     "refilter": "synthesis.corpus",
     "report": "reporting.report",
     "search": "vectors.search",
     "synthesize": "synthesis.corpus",
+    "tasks": "guide.tasks",
     "train": "training.train",
     "verify": "storage.verify",
 }

@@ -4,6 +4,7 @@
     ├── InputError       a file, a row or a text that a user gave
     │   ├── RowError     one line of a data file: always says file:line
     │   └── TextError    one text of a list: says which
+    │       └── TextTypeError    it is no text at all, such as None; a TypeError too
     ├── SettingError     a value that is unknown or does not fit the others
     ├── ModelError       a model that cannot be found, read or trusted
     │   └── NonFiniteError   a model whose output is not a number
@@ -38,6 +39,13 @@ class TextError(InputError):
         super().__init__(f"text {position}: {problem}")
         self.position = position
         self.problem = problem
+
+    def __reduce__(self) -> tuple[type["TextError"], tuple[int, str]]:
+        return type(self), (self.position, self.problem)
+
+
+class TextTypeError(TextError, TypeError):
+    """Something in a list of texts is no text: None, a number, bytes."""
 
 
 class SettingError(TercetError):

@@ -86,3 +86,31 @@ def test_a_command_has_the_defaults_of_its_function():
             if argument is None or name in shown or inspect.Parameter.empty in (argument.default, option.default):
                 continue
             assert (option.default or None) == (argument.default or None), (command.callback.__name__, name)
+
+
+def test_help_has_a_short_name_and_fits_80_columns(monkeypatch):
+    from typer.testing import CliRunner
+
+    monkeypatch.setenv("COLUMNS", "80")
+    for args in ([], *([command.callback.__name__] for command in app.registered_commands)):
+        shown = CliRunner().invoke(app, [*args, "-h"])
+        assert shown.exit_code == 0
+        assert "Usage" in shown.output
+        assert all(len(line) <= 80 for line in shown.output.splitlines()), args
+
+
+def test_a_target_has_a_short_name_wherever_there_is_one():
+    from typer.main import get_command
+
+    for name, command in get_command(app).commands.items():
+        for option in command.params:
+            if "--out" in option.opts:
+                assert "-o" in option.opts, name
+
+
+def test_the_shell_can_complete_commands():
+    from typer.testing import CliRunner
+
+    words = {"_TERCET_COMPLETE": "complete_bash", "COMP_WORDS": "tercet de", "COMP_CWORD": "1"}
+    shown = CliRunner().invoke(app, [], env=words, prog_name="tercet")
+    assert shown.output.split() == ["dedup"]

@@ -65,3 +65,13 @@ def test_the_synthesis_benchmark_writes_ratios_and_the_error_of_probabilities(tm
         assert spread["rounds"] == 2
     assert result["largest_error"]["auto"] < 0.05
     assert result["new_tokens"] == 4
+
+
+def test_the_mining_benchmark_compares_results_and_writes_ratios(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import mining
+
+    ratios = mining.measure([600], rounds=2)
+    assert set(ratios) == {"600/paraphrases", "600/negatives", "600/communities"}
+    assert all(0 < spread["min"] <= spread["median"] <= spread["max"] for spread in ratios.values())
+    assert "times as fast" in capsys.readouterr().out

@@ -124,3 +124,12 @@ def test_bad_input_is_one_line_and_exit_code_2(tercet, checkpoint, arguments, me
     assert code == 2
     assert message in printed.err
     assert len(printed.err.strip().splitlines()) == 1
+
+
+def test_an_evaluation_without_any_score_ends_with_code_1_and_says_what_to_fetch(tercet, checkpoint, tmp_path):
+    (tmp_path / "eval").mkdir()
+    for tasks, fix in (("sts", "tercet data fetch sts"), ("MR,STSB", "tercet data fetch MR STSB")):
+        args = ("--model", checkpoint, "--set", "readout=enc-mean", "--tasks", tasks, "--data", tmp_path / "eval")
+        code, printed = tercet("evaluate", *args)
+        assert code == 1
+        assert printed.err.splitlines()[-1] == f"Nothing was scored: the data is not there. Run: {fix}"

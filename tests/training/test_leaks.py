@@ -162,3 +162,21 @@ def test_other_evaluation_texts_are_other_rows(recipe, data, tmp_path):
 @pytest.mark.parametrize("text", ["Two dogs run on snow", "a cell of two whole lines", "What is a leak in data"])
 def test_texts_are_found_in_files_of_all_formats(data, text):
     assert as_words(text) in texts_below(data)
+
+
+def test_leaks_are_counted_by_file_and_task_and_files_that_no_task_scores_are_left_out(recipe, tmp_path):
+    folder = tmp_path / "scored"
+    texts = {
+        "senteval/STS/STSBenchmark/sts-test.csv": "A man plays the guitar at home",
+        "senteval/STS/STS14-en-test/STS.input.images.txt": "A man plays the guitar at home",
+        "senteval/STS/STSBenchmark/sts-train.csv": "Two dogs run on the snow",
+        "snli/s1.test": "Two dogs run on the snow",
+    }
+    for path, text in texts.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(f"{text}\n")
+    rows = recipe(("A man plays the guitar at home", "Two dogs run on the snow"), ("One more sentence is here", "x"))
+    (leaks,) = find_leaks(rows, data=folder).values()
+    assert (leaks.num_found, leaks.num_texts) == (1, 3)
+    assert leaks.files == dict.fromkeys(list(texts)[:2], 1)
+    assert leaks.tasks == {"STSB": 1, "geometry": 1, "STS14": 1}

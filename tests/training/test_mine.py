@@ -11,8 +11,8 @@ from tercet import Encoder, InputError, SettingError
 from tercet.data.feeding import sources
 from tercet.training.pipeline import run_recipe
 from tercet.training.recipe import read_recipe
-from tercet.training.stages import mine
 from tercet.training.stages.mine import neighbours_of
+from tercet.vectors import nearest
 
 TEXTS = [f"{who} {what} {n}" for who in ("A man", "Dogs", "Stocks") for what in ("run", "fell") for n in "abcdef"]
 
@@ -28,8 +28,9 @@ def ranking(vectors):
 
 @pytest.mark.parametrize("group", [1, 4, 64])
 def test_one_neighbour_of_each_range_of_ranks_is_drawn(group, monkeypatch):
-    monkeypatch.setattr(mine, "_AT_A_TIME", 7)
-    monkeypatch.setattr(mine, "_GROUP", group)
+    monkeypatch.setattr(nearest, "_QUERIES", 7)
+    monkeypatch.setattr(nearest, "_CORPUS", 11)
+    monkeypatch.setattr(nearest, "_GROUP", group)
     vectors = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32) + 2
     wanted = ranking(vectors.astype(np.float64))
     found = [*neighbours_of(torch.from_numpy(vectors), [2, 6, 20], seed=1)]
@@ -40,7 +41,7 @@ def test_one_neighbour_of_each_range_of_ranks_is_drawn(group, monkeypatch):
         assert len({*column}) > 1
     assert found == [*neighbours_of(torch.from_numpy(vectors), [2, 6, 20], seed=1)]
     assert found != [*neighbours_of(torch.from_numpy(vectors), [2, 6, 20], seed=2)]
-    monkeypatch.setattr(mine, "_AT_A_TIME", 16)
+    monkeypatch.setattr(nearest, "_QUERIES", 16)
     assert found == [*neighbours_of(torch.from_numpy(vectors), [2, 6, 20], seed=1)]
 
 

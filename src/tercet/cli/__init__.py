@@ -9,7 +9,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tercet.cli import adapt, data, embed, evaluate, export, options, report, search, synthesize, train, verify
+from tercet.cli import (
+    adapt,
+    data,
+    embed,
+    evaluate,
+    export,
+    guide,
+    mining,
+    options,
+    report,
+    search,
+    synthesize,
+    train,
+    verify,
+)
 from tercet.errors import TercetError
 from tercet.storage.tracebacks import keep_traceback
 
@@ -34,7 +48,7 @@ app = typer.Typer(
     cls=_Commands,
     help="Sentence embeddings with T5-family encoders, and better encoders from unlabelled text.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
@@ -43,6 +57,9 @@ runs_app = typer.Typer(help="Runs of `tercet train`.", no_args_is_help=True, ric
 
 app.command(epilog=embed.EXAMPLES)(embed.embed)
 app.command(epilog=search.EXAMPLES)(search.search)
+app.command(epilog=mining.DEDUP_EXAMPLES)(mining.dedup)
+app.command(epilog=mining.CLUSTER_EXAMPLES)(mining.cluster)
+app.command(epilog=mining.MINE_EXAMPLES)(mining.mine)
 app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command(epilog=train.EXAMPLES)(train.train)
 app.command(epilog=synthesize.EXAMPLES)(synthesize.synthesize)
@@ -51,6 +68,10 @@ app.command(epilog=synthesize.COMPARE_EXAMPLES)(synthesize.compare)
 app.command(epilog=adapt.EXAMPLES)(adapt.adapt)
 app.command(epilog=report.EXAMPLES)(report.report)
 app.command(epilog=export.EXAMPLES)(export.export)
+app.command(epilog=guide.MODELS_EXAMPLES)(guide.models)
+app.command(epilog=guide.TASKS_EXAMPLES)(guide.tasks)
+app.command(epilog=guide.RECIPES_EXAMPLES)(guide.recipes)
+app.command(epilog=guide.DOCTOR_EXAMPLES)(guide.doctor)
 app.add_typer(data_app, name="data")
 app.command(epilog=verify.EXAMPLES)(verify.verify)
 app.add_typer(runs_app, name="runs")

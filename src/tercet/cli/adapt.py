@@ -22,7 +22,9 @@ def adapt(
         list[str],
         typer.Argument(metavar="SENTENCES...", help="Files with a sentence per row, or hub:ID#CONFIG@SPLIT."),
     ],
-    out: Annotated[Path, typer.Option(help="A folder for encoder/, report.html, report.md, adapt.json and run/.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="A folder for encoder/, report.html, report.md, adapt.json and run/.")
+    ],
     model: Annotated[
         str, typer.Option("--model", "-m", help="The encoder to start from: an embedded name, a folder, or a hub id.")
     ] = DEFAULT_MODEL,

@@ -19,7 +19,9 @@ EXAMPLES = options.examples(
 
 def embed(
     source: Annotated[str, typer.Argument(metavar="INPUT", help="A file with one text per row, or - for stdin.")],
-    out: Annotated[Path, typer.Option(help="Where to: .npy (vectors), .parquet or .jsonl (texts and vectors).")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Where to: .npy (vectors), .parquet or .jsonl (texts and vectors).")
+    ],
     model: options.Model = DEFAULT_MODEL,
     settings: options.Settings = None,
     column: options.Column = None,

@@ -27,7 +27,7 @@ def evaluate(
         ),
     ] = "sts",
     data: options.Data = None,
-    out: Annotated[Path | None, typer.Option(help="A folder for results.json.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A folder for results.json.")] = None,
     settings: options.Settings = None,
     precision: options.Precision = "exact",
     classifier: Annotated[Classifier, typer.Option(help="sklearn is a cross-check.")] = "batched",
@@ -50,7 +50,7 @@ def evaluate(
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
 ) -> None:
-    """Score an encoder on the papers' tasks, or on your own files."""
+    """Score an encoder on the papers' tasks, or on your own files; exit code 1 where nothing could be scored."""
     found = tercet.evaluate(
         options.chosen_model(model, settings, tokenizer, revision, convert_pickle),
         tasks=tasks,
@@ -68,3 +68,6 @@ def evaluate(
         progress=True,
     )
     tables.print_scores(found)
+    if found.advice:
+        options.say(found.advice)
+        raise typer.Exit(1)

@@ -18,7 +18,9 @@ EXAMPLES = options.examples(
 
 def export(
     graph_format: Annotated[GraphFormat, typer.Option("--format", help="For ONNX Runtime, or for OpenVINO.")],
-    out: Annotated[Path, typer.Option(help="The folder: graph, tokenizer, settings, and a script that runs it.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder: graph, tokenizer, settings, and a script that runs it.")
+    ],
     model: options.Model = DEFAULT_MODEL,
     int8: Annotated[bool, typer.Option("--int8", help="Store the weights of matrix products in 8 bits.")] = False,
     settings: options.Settings = None,

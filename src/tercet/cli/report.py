@@ -24,7 +24,11 @@ def report(
     ],
     out: Annotated[
         Path,
-        typer.Option(help="Where to: .html, .md (figures beside it), or .svg or .png (training trajectories alone)."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Where to: .html, .md (figures beside it), or .svg or .png (training trajectories alone).",
+        ),
     ],
 ) -> None:
     """Put results beside the papers' published tables, with figures."""

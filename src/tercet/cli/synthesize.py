@@ -32,7 +32,10 @@ def synthesize(
             help="Files with a sentence per row, or datasets (hub:ID#CONFIG@SPLIT), which are streamed.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="A folder for candidates/, triplets.jsonl, audit.json and rejects.jsonl.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="A folder for candidates/, triplets.jsonl, audit.json and rejects.jsonl."),
+    ],
     model: Annotated[
         str, typer.Option("--model", "-m", help="A synthesizer: an embedded name, a model folder, or a hub id.")
     ] = DEFAULT_SYNTHESIZER,

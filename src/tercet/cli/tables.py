@@ -128,6 +128,9 @@ def print_leaks(found: Mapping[str, Leaks]) -> None:
     for path, own in found.items():
         short = f" ({own.num_short:,} with too few words not looked for)"
         typer.echo(f"{path}: {own.num_found:,} of {own.num_texts:,} texts found{short}")
+        for where in (own.tasks, own.files):
+            if where:
+                typer.echo("  in " + ", ".join(f"{name}: {num:,}" for name, num in sorted(where.items())))
         for text in own.examples:
             typer.echo(f"    {text}")
 

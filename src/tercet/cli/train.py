@@ -26,6 +26,7 @@ def train(
         typer.Option(
             "--run",
             "--out",  # torchrun takes --run for the start of an option of its own
+            "-o",
             help="A folder for checkpoints, the log, the encoder and the results.",
         ),
     ],

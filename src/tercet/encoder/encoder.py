@@ -19,6 +19,7 @@ from tercet.encoder.forward.engine import BROKEN, Engine, choose_engine, resolve
 from tercet.encoder.forward.memory import tokens_at_once
 from tercet.encoder.forward.vectors import read_shape
 from tercet.encoder.model.arrays import Vectors, unit
+from tercet.encoder.model.prompts import Prompt
 from tercet.encoder.model.readouts import READOUTS, When
 from tercet.encoder.model.settings import (
     KEEP,
@@ -34,7 +35,7 @@ from tercet.errors import NonFiniteError, OutputError, SettingError, TextError
 from tercet.storage.choices import OnTruncate
 from tercet.storage.progress import Advance, progress_bar
 from tercet.storage.settings import checked
-from tercet.storage.texts import check_texts
+from tercet.storage.texts import check_texts, list_of_texts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -137,6 +138,12 @@ class Encoder:
             stored_tower.to(where)
         return cls(stored_tower, tokens, dtype=stored.dtype, prompts=stored.prompts, name=name)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_engines": {}}  # prepared weights cannot be pickled, and are quickly made again
+
+    def __sklearn_clone__(self) -> "Encoder":
+        return self  # an estimator's clone shares the weights: fitting it does not change them
+
     def __repr__(self) -> str:
         millions, what = self.num_parameters / 1e6, self.head.readout
         return f"Encoder({self.name!r}, {millions:.1f}M parameters, {self.dim} numbers a vector, readout {what})"
@@ -181,6 +188,14 @@ class Encoder:
         """Where the encoder runs."""
         return self._tower.device
 
+    def to(self, device: "str | torch.device") -> "Encoder":
+        """Move the encoder to a device, such as `cuda` or `cpu`, and return it."""
+        where = torch.device(device)
+        if where != self.device:
+            self.tower.to(where)
+            self._engines.clear()
+        return self
+
     def save(self, folder: str | Path) -> None:
         """Write the encoder as a sentence-transformers model folder, in place of what was there.
 
@@ -207,7 +222,7 @@ class Encoder:
 
     def embed(
         self,
-        texts: Sequence[str],
+        texts: str | Iterable[str],
         *,
         precision: str = "exact",
         dims: int | None = None,
@@ -216,10 +231,11 @@ class Encoder:
         on_truncate: OnTruncate = "count",
         progress: bool | Advance = False,
     ) -> Vectors:
-        """Return the vectors of texts, in their order: float32 [n, d].
+        """Return the vectors of texts, in their order: float32 [n, d]; of one string, its vector [d].
 
         Args:
-            texts: Any number of texts; an empty text has a vector too. Equal texts are embedded once.
+            texts: Any number of texts: a list, an array, a column of a table, a generator. An empty text has a vector
+                too. Equal texts are embedded once.
             precision: `exact` (fp32), `fast` (bf16, fp32 between layers), `int8` (on a CPU), `auto` or `fp16`.
             dims: Keep only the first numbers of each vector, and scale it to length 1 again where it had that.
             normalize: Whether vectors have length 1; as the model has it where None.
@@ -229,21 +245,24 @@ class Encoder:
             progress: Whether a bar is shown; or the function that moves on a bar that is there already.
 
         Raises:
-            TextError: Something in `texts` is no text, or is too long and `on_truncate` is `error`.
+            InputError: `texts` is no list of texts, such as a whole table.
+            TextError: Something in it is no text (a TypeError too), or is too long and `on_truncate` is `error`.
             NonFiniteError: A vector is not finite; the message names the layer.
         """
-        return self.embed_with_stats(
-            texts,
+        vectors, _ = self.embed_with_stats(
+            [texts] if isinstance(texts, str) else texts,
             precision=precision,
             dims=dims,
             normalize=normalize,
             max_batch_tokens=max_batch_tokens,
             on_truncate=on_truncate,
             progress=progress,
-        )[0]
+        )
+        return vectors[0] if isinstance(texts, str) else vectors
 
-    def embed_with_stats(self, texts: Sequence[str], **options: Unpack[EmbedOptions]) -> tuple[Vectors, EmbedStats]:
-        """Do as `embed`, and also return how many texts, tokens and truncated texts there were."""
+    def embed_with_stats(self, texts: Iterable[str], **options: Unpack[EmbedOptions]) -> tuple[Vectors, EmbedStats]:
+        """Do as `embed` of several texts, and also return how many texts, tokens and truncated texts there were."""
+        texts = list_of_texts(texts)
         check_texts(texts)
         places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
         different = list(places)
@@ -339,8 +358,10 @@ class Encoder:
 
     def encode(
         self,
-        sentences: str | Sequence[str],
+        sentences: str | Iterable[str],
         *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         show_progress_bar: bool | None = None,
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
@@ -349,28 +370,52 @@ class Encoder:
         batch_size: int | None = None,
         **others: Any,
     ) -> Any:
-        """Do as `embed`, under the name and with the arguments that other tools call.
+        """Do as `embed`, under the name and with the arguments that sentence-transformers has and other tools call.
 
-        One text gives one vector. As there, `normalize_embeddings` can ask for length 1, not forbid it. Batches are cut
-        by tokens, so `batch_size` is not needed; `convert_to_numpy` is what happens anyway.
+        One text gives one vector. As there, `prompt_name` names one of `prompts`, `prompt` is a prefix by itself, each
+        in place of the model's default prompt, and `normalize_embeddings` can ask for length 1, not forbid it. Batches
+        are cut by tokens, so `batch_size` is not needed; `convert_to_numpy` is what happens anyway.
 
         Raises:
-            SettingError: Another argument was given (`prompt`), and is not None.
+            SettingError: There is no prompt of that name, or another argument was given and is not None.
         """
         del batch_size, convert_to_numpy
         unknown = [name for name, value in others.items() if value is not None]
         if unknown:
             raise SettingError(f"encode has no {unknown[0]!r}. Set it when the encoder is loaded, or call embed.")
-        texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        vectors = self.embed(
-            texts, normalize=normalize_embeddings or None, dims=truncate_dim, progress=bool(show_progress_bar)
+        if prompt is None and prompt_name is not None:
+            prompt = self._prompt_named(prompt_name)
+        vectors = (self if prompt is None else self.prefixed(prompt)).embed(
+            sentences, normalize=normalize_embeddings or None, dims=truncate_dim, progress=bool(show_progress_bar)
         )
-        result = torch.from_numpy(vectors) if convert_to_tensor else vectors
-        return result[0] if isinstance(sentences, str) else result
+        return torch.from_numpy(vectors) if convert_to_tensor else vectors
+
+    def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Any:
+        """Do as `encode`, with the prompt that the model has for queries; without one where it has none."""
+        return self.encode(sentences, **_role(options, "query"))
+
+    def encode_document(self, sentences: str | Iterable[str], **options: Any) -> Any:
+        """Do as `encode`, with the prompt that the model has for documents; without one where it has none."""
+        return self.encode(sentences, **_role(options, "document"))
+
+    def _prompt_named(self, name: str) -> str:
+        prompts = {"query": "", "document": "", **self.prompts}
+        if name not in prompts:
+            raise SettingError(f"prompt_name {name!r}: the model has none of that name. Known: {', '.join(prompts)}.")
+        return prompts[name]
+
+    def prefixed(self, prefix: str) -> "Encoder":
+        """Return the encoder with a prefix in place of its default one; weights and what is prepared are shared."""
+        own = self.tokens.prompt
+        of_model = self.head.needs_decoder or own.suffix  # a template that sentence-transformers keeps, too
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.tokens = self.tokens.prompted(Prompt((own.prefix if of_model else "") + prefix, own.suffix))
+        return twin
 
     def similarity(self, a: Sequence[str] | Vectors, b: Sequence[str] | Vectors) -> Vectors:
         """Return the cosine of each of `a` with each of `b`: [len(a), len(b)]. Both are texts or vectors."""
-        left, right = (unit(x if isinstance(x, np.ndarray) else self.embed(x)) for x in (a, b))
+        left, right = (unit(np.atleast_2d(x if isinstance(x, np.ndarray) else self.embed(x))) for x in (a, b))
         return np.asarray(left, np.float32) @ np.asarray(right, np.float32).T
 
     def resolve_precision(self, precision: str) -> str:
@@ -393,6 +438,12 @@ def _open_exported(folder: Path, tokenizer: object, device: str | None, settings
     if tokenizer is not None or device not in (None, "cpu"):
         raise SettingError(f"{folder}: an exported graph has its own tokenizer and runs on the CPU. Leave them out.")
     return Exported(folder, settings)
+
+
+def _role(options: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the options of `encode` with a prompt's name, where they choose no prompt."""
+    chosen = options.get("prompt") is not None or options.get("prompt_name") is not None
+    return options if chosen else options | {"prompt_name": name}
 
 
 def _one_ahead(items: Iterator[_T]) -> Iterator[_T]:

@@ -59,7 +59,17 @@ class Exported(Encoder):
                 f"{folder / EXPORT_FILE}: is not as it should be ({error!r}). Export the model again."
             ) from error
         self.dtype, self.name = torch.float32, str(folder)
-        self._run = _open(folder / GRAPHS[self.stored["format"]], self.stored["format"])
+        self._run = self._open()
+
+    def _open(self) -> Run:
+        return _open(self.folder / GRAPHS[self.stored["format"]], self.stored["format"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_run"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._run = self._open()
 
     @property
     def tower(self) -> NoReturn:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tercet.data.sets.catalogue import FILES, NOT_ON_HUB
 from tercet.data.sets.folder import DataFolder, MissingDataError
 from tercet.data.sets.groups import GROUPS
 from tercet.encoder.choice import Model, ModelSettings, load_encoder
@@ -45,6 +46,17 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of `results.json`."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @property
+    def advice(self) -> str:
+        """What to run where no task has a score; empty where one has."""
+        if self.tasks:
+            return ""
+        wanted = [name for name in self.missing if name in FILES]
+        group = next((group for group, names in GROUPS.items() if wanted and {*wanted} <= {*names}), None)
+        fetch = f"Run: tercet data fetch {group or ' '.join(wanted)}" if wanted else ""
+        others = [f"{name} is not on the hub: {NOT_ON_HUB[name]}." for name in self.missing if name in NOT_ON_HUB]
+        return " ".join(["Nothing was scored: the data is not there.", *others, fetch]).strip()
 
     def __getitem__(self, name: str) -> Any:
         return self.to_dict()[name]

@@ -36,6 +36,10 @@ GraphFormat = Literal["onnx", "openvino"]
 """What runs an exported graph."""
 
 
+Mined = Literal["paraphrases", "negatives", "translations"]
+"""Near texts of one corpus, texts that are near an anchor and not its positives, or pairs of two languages."""
+
+
 def check_choice(setting: str, value: object, choices: Any) -> None:
     """Raise SettingError if a value is none of the names to choose from."""
     names = get_args(choices)

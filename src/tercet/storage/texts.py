@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from tercet.errors import InputError, TextError
+from tercet.errors import InputError, TextError, TextTypeError
 
 
 def has_half_pair(text: str) -> bool:
@@ -26,7 +26,8 @@ def list_of_texts(texts: object) -> list[str]:
     if is_other or not isinstance(texts, Iterable):
         fix = "Write [text]." if isinstance(texts, str) else "Give a list of strings."
         raise InputError(f"{type(texts).__name__}: was given where a list of texts is wanted. {fix}")
-    return list(texts)
+    as_strings = getattr(texts, "to_pylist", None)  # a column of Arrow gives scalars of its own when it is iterated
+    return list(texts if as_strings is None else as_strings())
 
 
 def check_texts(texts: Sequence[str]) -> None:
@@ -35,7 +36,7 @@ def check_texts(texts: Sequence[str]) -> None:
         list_of_texts(texts)
     for i, text in enumerate(texts):
         if not isinstance(text, str):
-            raise TextError(i, f"is of type {type(text).__name__}. Give strings.")
+            raise TextTypeError(i, f"is of type {type(text).__name__}. Give strings.")
         if has_half_pair(text):
             raise TextError(i, "is not Unicode (it has half a surrogate pair). Decode it as UTF-8.")
 

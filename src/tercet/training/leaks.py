@@ -9,7 +9,8 @@ from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.columns import RowKind
 from tercet.data.rows.kinds import texts_of
 from tercet.data.rows.settings import RowSettings
-from tercet.data.rows.words import as_words, is_any_known, is_looked_for, texts_below
+from tercet.data.rows.words import as_words, files_below, is_any_known, is_looked_for, texts_below, texts_in
+from tercet.data.sets.catalogue import scored_files
 from tercet.data.sets.folder import data_root
 from tercet.errors import InputError
 from tercet.storage.progress import progress_bar
@@ -36,6 +37,12 @@ class Leaks:
     """How many more have too few words."""
 
     num_found: int = 0
+    files: dict[str, int] = field(default_factory=dict)
+    """How many of them stand in each evaluation file."""
+
+    tasks: dict[str, int] = field(default_factory=dict)
+    """How many stand in the files of each task."""
+
     examples: list[str] = field(default_factory=list)
     """Some of the texts that were found."""
 
@@ -57,7 +64,8 @@ def leaks(
 
     Args:
         recipe: Whose files and datasets are read as its stages read them, without the rows that `leaks` leave out.
-        data: The folder, `$TERCET_DATA/eval` where None; every cell of every file below it is an evaluation text.
+        data: The folder, `$TERCET_DATA/eval` where None; every cell of every file that a task reads is an evaluation
+            text. In a folder without such files, every file counts.
         env: Variables of the environment that the recipe may use besides those that begin with `TERCET_`.
         progress: Whether a bar is shown.
 
@@ -68,7 +76,8 @@ def leaks(
         InputError: The folder is not there, or holds nothing.
     """
     folder = data_root(data)
-    known = texts_below(folder)
+    scored = scored_files(folder) or {path.relative_to(folder).as_posix(): [] for path in files_below(folder)}
+    known = _known_texts(folder, list(scored))
     if not known:
         raise InputError(f"{folder}: holds no evaluation texts. Name the folder with --data.")
     sources = _sources(recipe if isinstance(recipe, Recipe) else read_recipe(recipe, env=env, data=data))
@@ -88,9 +97,27 @@ def leaks(
                 own.num_texts += 1
                 if words in known:
                     own.num_found += 1
+                    _count(own, known[words], scored)
                     own.examples += [text] if len(own.examples) < _EXAMPLES else []
             advance(1)
     return found
+
+
+def _known_texts(folder: Path, paths: list[str]) -> dict[str, tuple[str, ...]]:
+    """Return all texts of some files, as words, each with the files it stands in."""
+    known: dict[str, tuple[str, ...]] = {}
+    for path in paths:
+        for words in texts_in(folder / path):
+            known[words] = (*known.get(words, ()), path)
+    return known
+
+
+def _count(own: Leaks, files: tuple[str, ...], scored: dict[str, list[str]]) -> None:
+    """Count a text that was found, once for each file and each task."""
+    for file in files:
+        own.files[file] = own.files.get(file, 0) + 1
+    for task in {task for file in files for task in scored[file]}:
+        own.tasks[task] = own.tasks.get(task, 0) + 1
 
 
 def _sources(recipe: Recipe) -> dict[str, list[_Reading]]:

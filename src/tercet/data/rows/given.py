@@ -100,4 +100,6 @@ def open_given(
         with readable_twice(str(texts)) as path:
             yield TextFile.open(path, column=column, file_format=file_format)
     else:
-        yield TextList(list_of_texts(texts))
+        given = list_of_texts(texts)
+        check_texts(given)
+        yield TextList(given)

@@ -27,7 +27,16 @@ def texts_below(*paths: Path) -> set[str]:
     Raises:
         InputError: A file cannot be read.
     """
-    return {as_words(text) for path in paths for file in _files(path) for text in _cells(file)} - {""}
+    return {words for path in paths for file in files_below(path) for words in texts_in(file)}
+
+
+def texts_in(file: Path) -> set[str]:
+    """Return all texts in a file, as words.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    return {as_words(text) for text in _cells(file)} - {""}
 
 
 def is_any_known(texts: Iterable[str], known: Set[str]) -> bool:
@@ -45,7 +54,8 @@ def as_words(text: str) -> str:
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).lower()))
 
 
-def _files(path: Path) -> list[Path]:
+def files_below(path: Path) -> list[Path]:
+    """Return the files below a folder, in their order; of a file itself."""
     return [file for file in sorted(path.rglob("*")) if file.is_file()] if path.is_dir() else [path]
 
 

@@ -7,6 +7,7 @@ named where that commit is known to be right; elsewhere it is the newest.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tercet.errors import RowError
@@ -275,3 +276,38 @@ NOT_ON_HUB = {
     "TwitterURL": "the hub has training and test pairs mixed; take its authors' Twitter_URL_Corpus_test.txt",
 }
 """Tasks whose data is not on the hub as the papers used it, and what to do instead."""
+
+_OTHER_PLACES: Mapping[str, tuple[str, ...]] = {
+    "CQADupStack": ("cqadupstack",),
+    "TwitterURL": ("twitter_url",),
+    "retrieval": ("ntrex",),
+    **{f"STS{year}": (f"senteval/STS/STS{year}-en-test",) for year in range(12, 17)},
+    **{
+        task: (folder := Path(files[0].path).parent.as_posix(), folder.replace("glue/", "glue_train_sample/"))
+        for task, files in FILES.items()
+        if task.startswith("glue-")
+    },
+}
+"""Folders in which a task reads files under other names than those of the hub, too."""
+
+
+def scored_files(root: Path) -> dict[str, list[str]]:
+    """Return the files below a data folder that tasks read, by their path in it, each with its tasks."""
+    found: dict[str, list[str]] = {}
+    for task in (*FILES, *NOT_ON_HUB):
+        known = [root / file.path for file in FILES.get(task, ()) if (root / file.path).is_file()]
+        for file in dict.fromkeys([*known, *_other_files(root, task)]):
+            found.setdefault(file.relative_to(root).as_posix(), []).append(task)
+    return found
+
+
+def is_there(root: Path, task: str) -> bool:
+    """Return whether a task's data is in a folder, under the hub's names or others that begin with the same word."""
+    others, files = {file.name for file in _other_files(root, task)}, FILES.get(task, ())
+    missing = [Path(file.path).name.partition(".")[0] for file in files if not (root / file.path).is_file()]
+    return bool(files or others) and all(any(name.startswith(word) for name in others) for word in missing)
+
+
+def _other_files(root: Path, task: str) -> list[Path]:
+    folders = [root / place for place in _OTHER_PLACES.get(task, ())]
+    return [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]

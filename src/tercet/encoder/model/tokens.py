@@ -110,10 +110,15 @@ class Tokens:
         if max_tokens is None or max_tokens >= self.max_tokens:
             return self
         if max_tokens not in self._shorter:
-            self._shorter[max_tokens] = Tokens(
-                self._tokenizer, prompt=self.prompt, max_tokens=max_tokens, lowercase=self.lowercase
-            )
+            self._shorter[max_tokens] = self._other(self.prompt, max_tokens)
         return self._shorter[max_tokens]
+
+    def prompted(self, prompt: Prompt) -> "Tokens":
+        """Return the same with another prompt."""
+        return self._other(prompt, self.max_tokens)
+
+    def _other(self, prompt: Prompt, max_tokens: int) -> "Tokens":
+        return Tokens(self._tokenizer, prompt=prompt, max_tokens=max_tokens, lowercase=self.lowercase)
 
     def __call__(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
         """Return the ids of each text, and for each text whether it was truncated."""

@@ -19,13 +19,8 @@ from tercet.storage.progress import progress_bar
 from tercet.training.stages.model import StageModel
 from tercet.training.stages.stage import Context, Kind, StageSettings
 from tercet.training.stages.texts import TextSample
+from tercet.vectors.nearest import nearest
 from tercet.vectors.remembered import RememberedVectors
-
-_AT_A_TIME = 256
-"""How many texts are compared with all at a time."""
-
-_GROUP = 64
-"""Of how many texts only the nearest is looked at first: to rank all of them takes longer than to compare them."""
 
 
 def _rising(ranks: list[int]) -> list[int]:
@@ -123,22 +118,9 @@ def neighbours_of(vectors: Tensor, ranks: list[int], *, seed: int) -> Iterator[l
     num = len(vectors)
     lows, highs = zip(*pairwise([0, *ranks]), strict=True)
     drawn = np.random.default_rng(seed).integers(lows, highs, (num, len(ranks)))
-    cosines = torch.full((min(_AT_A_TIME, num), -(-num // _GROUP) * _GROUP), -torch.inf)  # one buffer for all blocks
-    for start in range(0, num, _AT_A_TIME):
-        places = torch.arange(start, min(start + _AT_A_TIME, num))
-        block = cosines[: len(places)]
-        torch.mm(vectors[places], vectors.T, out=block[:, :num])
-        block[places - start, places] = -torch.inf  # itself
-        yield from np.take_along_axis(_largest(block, ranks[-1]).numpy(), drawn[places.numpy()], axis=1).tolist()
-
-
-def _largest(scores: Tensor, num: int) -> Tensor:
-    """Return where each row [n, groups x _GROUP] has its largest scores, in their order: they lie in as many groups."""
-    groups = scores.unflatten(1, (-1, _GROUP))
-    best = groups.amax(2).topk(min(num, groups.shape[1])).indices
-    found = groups.gather(1, best[..., None].expand(-1, -1, _GROUP)).flatten(1).topk(num).indices
-    places: Tensor = best.gather(1, found // _GROUP) * _GROUP + found % _GROUP
-    return places
+    array = vectors.numpy()
+    for start, _, places in nearest(array, array, ranks[-1], itself=False):
+        yield from np.take_along_axis(places, drawn[start : start + len(places)], axis=1).tolist()
 
 
 KIND = Kind(MineStage, _Mine, output="rows.jsonl", rows="texts")

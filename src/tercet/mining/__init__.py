@@ -1,0 +1,1 @@
+"""What the vectors of many texts say about them: duplicates, clusters, paraphrases, translations, hard negatives."""
