@@ -246,13 +246,13 @@ def main():
     logging.disable(logging.CRITICAL)
     for name in _MODULES:
         import_module(name)
-    start_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tercet-chaos-") as scratch:
         world = Path(scratch) / "world"
         world.mkdir()
         make_world(world, make_models)
         chaos = Chaos(world, Path(scratch), seed=args.seed, slow=args.slow)
         chaos.prepare()
+        start_s = time.monotonic()
         for disturb in chaos.rounds():
             disturb()
             if time.monotonic() - start_s > 60 * args.minutes:

