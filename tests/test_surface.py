@@ -14,6 +14,7 @@ VERBS = [
     "evaluate",
     "export",
     "fetch",
+    "label",
     "leaks",
     "refilter",
     "report",

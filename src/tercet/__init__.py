@@ -9,7 +9,7 @@ Each verb is a function here and a command of `tercet`:
     embed       texts to vectors, in memory or in a file
     search      the texts that are nearest to a query
     evaluate    score an encoder on the papers' tasks, or on your own files
-    adapt       make an encoder better on your own sentences, without labels
+    adapt       make an encoder better on your own sentences, without labels; `label` makes rows to judge it by
     synthesize  triplets to train on from unlabelled sentences; `refilter` and `compare` what it made
     train       train an encoder by a recipe
     report      results beside the papers' published tables
@@ -34,6 +34,7 @@ from tercet.errors import (
 
 if TYPE_CHECKING:
     from tercet.adaptation.adapt import adapt
+    from tercet.adaptation.label import label
     from tercet.data.sets.fetch import fetch
     from tercet.encoder.encoder import Encoder
     from tercet.encoder.export import export
@@ -67,6 +68,7 @@ __all__ = [
     "evaluate",
     "export",
     "fetch",
+    "label",
     "leaks",
     "refilter",
     "report",
@@ -85,6 +87,7 @@ _LAZY = {
     "evaluate": "evaluation.evaluate",
     "export": "encoder.export",
     "fetch": "data.sets.fetch",
+    "label": "adaptation.label",
     "leaks": "training.leaks",
     "refilter": "synthesis.corpus",
     "report": "reporting.report",

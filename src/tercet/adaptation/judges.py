@@ -75,6 +75,11 @@ class Judges:
         self._views = {view: [*views_of(held_out, view, seed=seed)] for view in JUDGING_VIEWS}
         self._others = others[:_NUM_CANDIDATES]
 
+    @property
+    def pairs(self) -> list[Pair]:
+        """What asks and what it should find, of all views of held-out texts."""
+        return [pair for pairs in self._views.values() for pair in pairs]
+
     def on_domain(self, embed: VectorStore) -> list[Judgement]:
         """Return results on your own tasks and on held-out texts.
 
