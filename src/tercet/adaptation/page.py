@@ -153,7 +153,7 @@ def _map(drawn: Map) -> list[Block]:
     rows = [Row((Cell(f"{n + 1}"), Cell(drawn.names[n]), Cell(f"{drawn.clusters.count(n):,}"))) for n in numbers]
     table = Table(tuple(map(Cell, ("Cluster", "Telling words", "Texts"))), tuple(rows), num_text=2)
     about = (
-        f"{len(drawn.texts):,} texts in the plane where their vectors differ most. Both maps have the same scale and "
+        f"{len(drawn.texts):,} texts in the plane where their clusters differ most. Both maps have the same scale and "
         "the same colours: those of the clusters before. Numbers stand in the middle of their cluster; the words are "
         "those that it has more of than the others. A plane shows little of a space, so read it for a first look."
     )

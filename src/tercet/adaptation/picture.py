@@ -55,8 +55,8 @@ class Cosines:
 def map_of(texts: Sequence[str], before: Vectors, after: Vectors) -> Map | None:
     """Return a map of at most 1,000 of the texts; None where there are fewer than three.
 
-    Each side is projected onto its two directions of most variance. Those of the second are turned, and mirrored, to
-    where the first has the same texts: directions have no order of their own.
+    Each side is projected onto the plane in which the clusters differ most. The second is turned, and mirrored, to
+    where the first has the same texts: the directions of a plane have no order of their own.
 
     Args:
         texts: Different texts.
@@ -73,20 +73,22 @@ def map_of(texts: Sequence[str], before: Vectors, after: Vectors) -> Map | None:
     nearest = (spaces[0] @ spaces[0][typical].T).argmax(1)
     by_size = [cluster for cluster, _ in Counter(nearest.tolist()).most_common()]
     clusters = [by_size.index(cluster) for cluster in nearest.tolist()]
-    (old, old_share), (new, new_share) = map(_plane, spaces)
+    (old, old_share), (new, new_share) = (_plane(space, clusters) for space in spaces)
     left, _, right = np.linalg.svd(new.T @ old)
     return Map(
         chosen, clusters, _names(chosen, clusters), _places(old), _places(new @ (left @ right)), (old_share, new_share)
     )
 
 
-def _plane(vectors: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Return vectors in the plane of most variance, and how much of the variance it has."""
+def _plane(vectors: NDArray[np.float64], clusters: Sequence[int]) -> tuple[NDArray[np.float64], float]:
+    """Return vectors in the plane in which clusters differ most, and how much of the variance it shows."""
     centred = vectors - vectors.mean(0)
-    directions, sizes, _ = np.linalg.svd(centred, full_matrices=False)
-    variance = sizes**2
-    signs = np.sign(directions[np.abs(directions).argmax(0), range(directions.shape[1])])
-    return (directions * signs * sizes)[:, :2], float(variance[:2].sum() / max(variance.sum(), 1e-12))
+    own = np.array(clusters)
+    means = np.stack([centred[own == cluster].mean(0) for cluster in clusters])
+    axes = np.linalg.svd(means, full_matrices=False)[2][:2]
+    axes *= np.sign(axes[range(len(axes)), np.abs(axes).argmax(1)])[:, None]
+    points = centred @ axes.T
+    return points, float((points**2).sum() / max((centred**2).sum(), 1e-12))
 
 
 def _places(points: NDArray[np.float64]) -> Places:
@@ -104,7 +106,8 @@ def _names(texts: Sequence[str], clusters: Sequence[int]) -> list[str]:
     def telling(cluster: int) -> str:
         def surplus(word: str) -> float:
             own, rest = inside[cluster][word], everywhere[word] - inside[cluster][word]
-            return own / sizes[cluster] - rest / max(1, len(texts) - sizes[cluster])
+            more = own / sizes[cluster] - rest / max(1, len(texts) - sizes[cluster])
+            return more * float(np.log(len(texts) / everywhere[word]))  # words of every text tell nothing
 
         return ", ".join(sorted(inside[cluster], key=lambda word: (-surplus(word), word))[:_NUM_WORDS])
 
