@@ -77,8 +77,8 @@ class Judges:
 
     @property
     def pairs(self) -> list[Pair]:
-        """What asks and what it should find, of all views of held-out texts."""
-        return [pair for pairs in self._views.values() for pair in pairs]
+        """What asks and what it should find, each of another held-out text: those of the view that most texts have."""
+        return max(self._views.values(), key=len)
 
     def on_domain(self, embed: VectorStore) -> list[Judgement]:
         """Return results on your own tasks and on held-out texts.
