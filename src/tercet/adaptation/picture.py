@@ -86,7 +86,7 @@ def _plane(vectors: NDArray[np.float64], clusters: Sequence[int]) -> tuple[NDArr
     own = np.array(clusters)
     means = np.stack([centred[own == cluster].mean(0) for cluster in clusters])
     axes = np.linalg.svd(means, full_matrices=False)[2][:2]
-    axes *= np.sign(axes[range(len(axes)), np.abs(axes).argmax(1)])[:, None]
+    axes *= np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(1)])[:, None]
     points = centred @ axes.T
     return points, float((points**2).sum() / max((centred**2).sum(), 1e-12))
 

@@ -118,8 +118,8 @@ def scatter(
         members = [i for i, own in enumerate(groups) if own == group]
         dots = (_dot(*places[i], titles[i]) for i in members)
         shapes.append(_group(dots, f"c{group}"))
-        middle = (sorted(places[i][side] for i in members)[len(members) // 2] for side in (0, 1))
-        numbers.append(_text(*middle, str(group + 1), "middle"))
+        x, y = (sorted(places[i][side] for i in members)[len(members) // 2] for side in (0, 1))
+        numbers.append(_text(x, y, str(group + 1), "middle"))
     return _svg("map", [*shapes, *numbers], label)
 
 
