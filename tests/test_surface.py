@@ -17,6 +17,7 @@ VERBS = [
     "evaluate",
     "export",
     "fetch",
+    "label",
     "leaks",
     "mine",
     "models",

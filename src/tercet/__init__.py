@@ -12,7 +12,7 @@ Each verb is a function here and a command of `tercet`:
     cluster     groups of texts about the same, with names
     mine        paraphrases, hard negatives and translations to train on
     evaluate    score an encoder on the papers' tasks, or on your own files
-    adapt       make an encoder better on your own sentences, without labels
+    adapt       make an encoder better on your own sentences, without labels; `label` makes rows to judge it by
     synthesize  triplets to train on from unlabelled sentences; `refilter` and `compare` what it made
     train       train an encoder by a recipe
     report      results beside the papers' published tables
@@ -40,6 +40,7 @@ from tercet.errors import (
 
 if TYPE_CHECKING:
     from tercet.adaptation.adapt import adapt
+    from tercet.adaptation.label import label
     from tercet.data.sets.fetch import fetch
     from tercet.encoder.encoder import Encoder
     from tercet.encoder.export import export
@@ -86,6 +87,7 @@ __all__ = [
     "evaluate",
     "export",
     "fetch",
+    "label",
     "leaks",
     "mine",
     "models",
@@ -113,6 +115,7 @@ _LAZY = {
     "evaluate": "evaluation.evaluate",
     "export": "encoder.export",
     "fetch": "data.sets.fetch",
+    "label": "adaptation.label",
     "leaks": "training.leaks",
     "mine": "mining.mine",
     "models": "guide.models",

@@ -14,8 +14,10 @@ from typing import Any
 from tercet.adaptation.balance import balance
 from tercet.adaptation.findings import Findings, Learned, domain_of, evenly, measures_of, samples_of
 from tercet.adaptation.judges import Judges, own_tasks
+from tercet.adaptation.label import LABELS, RUN
 from tercet.adaptation.neighbours import compare
 from tercet.adaptation.page import document_of
+from tercet.adaptation.picture import cosines_of, map_of
 from tercet.adaptation.plan import Plan, Request
 from tercet.data.feeding.sources import open_rows
 from tercet.data.reading.datasets import HUB
@@ -34,7 +36,7 @@ from tercet.training.pipeline import StageResult, run_recipe
 from tercet.training.runs import ENCODER, copy_folder, locked, read_record
 from tercet.vectors.store import VectorStore
 
-RUN, RECORD, REPORTS = "run", "adapt.json", ("report.md", "report.html")
+RECORD, REPORTS = "adapt.json", ("report.md", "report.html")
 
 _MAX_POOL = 2_000
 """Neighbours are looked for among so many texts at most."""
@@ -206,6 +208,8 @@ class _Adaptation:
             domain=domain_of(judged_before, judged_after),
             examples=compare(pool, before(pool), after(pool)),
             num_pool=len(pool),
+            map=map_of(pool, before(pool), after(pool)),
+            cosines=cosines_of(judges.pairs, before, after),
         )
         self.times_s["judging"] = measuring_s + time.monotonic() - start_s
         self._write(findings, start, result, trained.output.path)
@@ -221,7 +225,7 @@ class _Adaptation:
             OutputError: The folder holds something else, or the adaptation of something else.
         """
         earlier = read_record(self.out / RECORD)
-        others = [path.name for path in self.out.iterdir() if not path.name.startswith(".")]
+        others = [path.name for path in self.out.iterdir() if not path.name.startswith(".") and path.name != LABELS]
         if others and "asked" not in earlier:
             raise OutputError(f"{self.out}: holds another run ({', '.join(sorted(others)[:3])}). Name a new folder.")
         for name, value in earlier.get("asked", self.asked).items():

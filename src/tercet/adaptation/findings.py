@@ -8,6 +8,7 @@ from typing import Any
 from tercet.adaptation.balance import MOST_LOST
 from tercet.adaptation.judges import Group, Judgement
 from tercet.adaptation.neighbours import Example
+from tercet.adaptation.picture import Cosines, Map
 from tercet.data.reading.formats import read_records
 from tercet.evaluation.intervals import interval_of_gain
 from tercet.training.recipe import Recipe
@@ -79,6 +80,9 @@ class Findings:
     examples: list[Example]
     num_pool: int
     """How many texts neighbours were looked for among."""
+    map: Map | None = None
+    cosines: tuple[Cosines, Cosines] | None = None
+    """Of pairs from held-out texts, before and after."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON; of the recipe, where it is."""

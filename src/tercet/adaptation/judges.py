@@ -76,6 +76,11 @@ class Judges:
         self._pairs = [*views_of(held_out, _VIEW, seed=seed)]
         self._others = others[:_NUM_CANDIDATES]
 
+    @property
+    def pairs(self) -> list[Pair]:
+        """What asks and what it should find, each of another held-out text: those of the view that most texts have."""
+        return max(self._views.values(), key=len)
+
     def on_domain(self, embed: VectorStore) -> list[Judgement]:
         """Return results on your own tasks and on held-out texts.
 

@@ -1,5 +1,6 @@
 """`tercet adapt`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_PLAN, DEFAULT_SYNTHESI
 EXAMPLES = options.examples(
     "tercet adapt examples/town.txt --out adapted",
     "tercet adapt reviews.csv --column body --eval my-pairs.tsv --out adapted",
+    "tercet adapt reviews.csv --column body --label 50 --out adapted",
     "tercet adapt manuals.txt --split --plan mixture --out adapted",
     "tercet adapt sentences.txt --plan gense --model t5-base --out adapted",
 )
@@ -49,6 +51,15 @@ def adapt(
     keep_anyway: Annotated[
         bool, typer.Option("--keep-anyway", help="Keep the result even where it is not better than the start.")
     ] = False,
+    label: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Ask N questions instead, which make OUT/labels/rerank.tsv, a file for --eval."
+        ),
+    ] = None,
+    form: Annotated[
+        bool, typer.Option("--form", help="With --label: write the questions to a file to fill in, even in a terminal.")
+    ] = False,
     split: Annotated[bool, typer.Option("--split", help="Split documents into sentences first.")] = False,
     column: options.Column = None,
     max_sentences: Annotated[int | None, typer.Option(min=1, help="The most sentences from each source.")] = None,
@@ -57,8 +68,16 @@ def adapt(
     data: options.Data = None,
 ) -> None:
     """Make an encoder better on your own sentences, without labels. Killed and started again, it goes on."""
+    files = [name if name.startswith("hub:") else Path(name) for name in sentences]
+    if label is not None:
+        ask = input if sys.stdin.isatty() and not form else None
+        made = tercet.label(
+            files, out, num=label, model=model, column=column, max_sentences=max_sentences, seed=seed, ask=ask
+        )
+        tables.print_labels(made)
+        return
     adapted = tercet.adapt(
-        [name if name.startswith("hub:") else Path(name) for name in sentences],
+        files,
         out,
         model=model,
         plan=plan,

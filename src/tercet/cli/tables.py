@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tercet.adaptation.adapt import Adapted
+    from tercet.adaptation.label import Labels
     from tercet.adaptation.neighbours import Example as Neighbours
     from tercet.evaluation.evaluate import Evaluation
     from tercet.synthesis.comparison import Example
@@ -121,6 +122,11 @@ def print_adaptation(adapted: Adapted) -> None:
     console.print(Text(f"Report: {adapted.out / 'report.html'}"), soft_wrap=True)
     console.print(Text(f"Encoder: {adapted.encoder}"), soft_wrap=True)
     console.print(Text(findings.verdict, style="bold"), soft_wrap=True)
+
+
+def print_labels(labels: Labels) -> None:
+    """Print how many questions are answered, and what to do next."""
+    Console().print(Text(repr(labels)), soft_wrap=True)
 
 
 def print_leaks(found: Mapping[str, Leaks]) -> None:

@@ -19,6 +19,8 @@ class Cell:
     """A second, smaller line."""
     sign: int = 0
     """Of a difference: 1 is better, -1 is worse."""
+    tag: str = ""
+    """A word that marks it."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Row:
     """One row of a table."""
 
     cells: tuple[Cell, ...]
-    kind: Literal["plain", "ours", "difference"] = "plain"
+    kind: Literal["plain", "ours", "difference", "quiet"] = "plain"
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,54 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """What it comes to, in a box."""
+
+    headline: str
+    reason: str
+    sign: int = 0
+    """1 is good, -1 is bad."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A line of a drawing whose texts stand beside it."""
+
+    svg: str
+    label: str = ""
+    under: str = ""
+    value: str = ""
+    value_under: str = ""
+    sign: int = 0
+    """Of the value: 1 is better, -1 is worse."""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars below one another, and a table that says the same where nothing can be drawn."""
+
+    bars: tuple[Bar, ...]
+    table: Table
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Drawings side by side in the colours of the page, and a table that says the same where nothing can be drawn."""
+
+    charts: tuple[Chart, ...]
+    table: Table
+    legend: tuple[tuple[str, str], ...] = ()
+    """A class of the style sheet and what has its colour."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Blocks that stand side by side where there is room."""
+
+    columns: tuple[tuple["Block", ...], ...]
+
+
+@dataclass(frozen=True)
 class Details:
     """Blocks that are folded away."""
 
@@ -94,7 +144,7 @@ class Details:
     blocks: tuple["Block", ...]
 
 
-Block = Heading | Text | Facts | Items | Table | Figure | Details
+Block = Heading | Text | Facts | Items | Table | Figure | Verdict | Bars | Panels | Columns | Details
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,22 @@ from importlib.resources import files
 from itertools import takewhile
 
 from tercet.reporting.document import (
+    Bar,
+    Bars,
     Block,
     Cell,
+    Columns,
     Details,
     Document,
     Facts,
     Figure,
     Heading,
     Items,
+    Panels,
     Row,
     Table,
     Text,
+    Verdict,
     one_line,
     slug,
 )
@@ -87,10 +92,26 @@ def _block(block: Block) -> str:
             return f"<ul>{''.join(f'<li>{_text(line)}</li>' for line in block.lines)}</ul>"
         case Table():
             return _table(block)
-        case Figure():
-            return _figure(block)
         case Details():
             return f"<details>\n<summary>{_text(block.summary)}</summary>\n{_blocks(block.blocks)}\n</details>"
+        case Verdict() | Figure() | Bars() | Panels() | Columns():
+            return _laid_out(block)
+
+
+def _laid_out(block: Verdict | Figure | Bars | Panels | Columns) -> str:
+    match block:
+        case Figure():
+            return _figure(block)
+        case Verdict():
+            kind = {1: "good", -1: "bad"}.get(block.sign, "even")
+            return f'<p class="verdict {kind}"><strong>{_text(block.headline)}</strong> {_text(block.reason)}</p>'
+        case Bars():
+            return "\n".join(['<div class="bars">', *map(_bar, block.bars), "</div>"])
+        case Panels():
+            return _panels(block)
+        case Columns():
+            columns = "\n".join(f"<section>\n{_blocks(column)}\n</section>" for column in block.columns)
+            return f'<div class="columns">\n{columns}\n</div>'
 
 
 def _facts(facts: Facts) -> str:
@@ -132,6 +153,7 @@ def _inside(cell: Cell) -> str:
     if len(cell.text) > _LONG_TEXT:
         text = text.replace("/", "/<wbr>")  # where a long path may be broken
     text = f"<strong>{text}</strong>" if cell.best else text
+    text = f'{text} <mark class="{slug(cell.tag)}">{_text(cell.tag)}</mark>' if cell.tag else text
     return f"{text}<small>{_text(cell.under)}</small>" if cell.under else text
 
 
@@ -139,6 +161,22 @@ def _figure(figure: Figure) -> str:
     charts = "\n".join(f'<div class="chart">{chart.svg}</div>' for chart in figure.charts)
     caption = f"<figcaption><strong>{_text(figure.title)}.</strong> {_text(figure.caption)}</figcaption>"
     return f'<figure>\n<div class="charts">\n{charts}\n</div>\n{caption}\n</figure>'
+
+
+def _bar(bar: Bar) -> str:
+    name = f"{_text(bar.label)}<small>{_text(bar.under)}</small>" if bar.under else _text(bar.label)
+    value = f"{_text(bar.value)}<small>{_text(bar.value_under)}</small>" if bar.value_under else _text(bar.value)
+    kind = _class("value", {1: "better", -1: "worse"}.get(bar.sign, ""))
+    return f'<div class="bar"><span>{name}</span>{bar.svg}<span{kind}>{value}</span></div>'
+
+
+def _panels(panels: Panels) -> str:
+    charts = "\n".join(
+        f"<figure><figcaption><strong>{_text(chart.title)}</strong></figcaption>\n{chart.svg}</figure>"
+        for chart in panels.charts
+    )
+    legend = "".join(f'<li><i class="{kind}"></i>{_text(text)}</li>' for kind, text in panels.legend)
+    return f'<div class="panels">\n{charts}\n</div>' + (f'\n<ul class="legend">{legend}</ul>' if legend else "")
 
 
 def _class(*names: str) -> str:

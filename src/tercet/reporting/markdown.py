@@ -1,28 +1,32 @@
 """A report as Markdown, with its drawings as SVG files in a folder beside it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
 from tercet.reporting.document import (
+    Bars,
     Block,
     Cell,
     Chart,
+    Columns,
     Details,
     Document,
     Facts,
     Figure,
     Heading,
     Items,
+    Panels,
     Row,
     Table,
     Text,
+    Verdict,
     one_line,
 )
 
-_MARK = {"plain": "", "ours": "\u25b6 ", "difference": ""}
+_MARK = {"plain": "", "ours": "\u25b6 ", "difference": "", "quiet": ""}
 _PROLOG = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 
@@ -58,14 +62,26 @@ def _block(block: Block, folder: str) -> str:
             return "\n".join(_fact(term, lines) for term, lines in block.items)
         case Items():
             return "\n".join(f"- {_text(line)}" for line in block.lines)
-        case Table():
-            return _table(block)
+        case Table() | Bars() | Panels():
+            return _table(block if isinstance(block, Table) else block.table)
         case Figure():
-            images = " ".join(f"![{_text(chart.title)}]({quote(folder)}/{chart.name}.svg)" for chart in block.charts)
-            return f"{images}\n\n**{_text(block.title)}.** {_text(block.caption)}"
+            return _figure(block, folder)
+        case Verdict():
+            return f"**{_text(block.headline)}** {_text(block.reason)}"
+        case Columns():
+            return _below_one_another((inside for column in block.columns for inside in column), folder)
         case Details():
-            inner = "\n\n".join(_block(inside, folder) for inside in block.blocks)
+            inner = _below_one_another(block.blocks, folder)
             return f"<details><summary>{escape(one_line(block.summary))}</summary>\n\n{inner}\n\n</details>"
+
+
+def _below_one_another(blocks: Iterable[Block], folder: str) -> str:
+    return "\n\n".join(_block(block, folder) for block in blocks)
+
+
+def _figure(figure: Figure, folder: str) -> str:
+    images = " ".join(f"![{_text(chart.title)}]({quote(folder)}/{chart.name}.svg)" for chart in figure.charts)
+    return f"{images}\n\n**{_text(figure.title)}.** {_text(figure.caption)}"
 
 
 def _fact(term: str, lines: tuple[str, ...]) -> str:
@@ -94,7 +110,8 @@ def _line(cells: list[str]) -> str:
 def _inside(cell: Cell) -> str:
     text = _text(cell.text)
     text = f"**{text}**" if cell.best else text
-    return f"{text} ({_text(cell.under)})" if cell.under else text
+    notes = ", ".join(_text(note) for note in (cell.under, cell.tag) if note)
+    return f"{text} ({notes})" if notes else text
 
 
 def _text(text: str) -> str:
