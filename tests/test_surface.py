@@ -18,6 +18,7 @@ VERBS = [
     "refilter",
     "report",
     "search",
+    "serve",
     "synthesize",
     "train",
 ]

@@ -13,6 +13,7 @@ Each verb is a function here and a command of `tercet`:
     synthesize  triplets to train on from unlabelled sentences; `refilter` and `compare` what it made
     train       train an encoder by a recipe
     report      results beside the papers' published tables
+    serve       encoders over HTTP, as OpenAI's clients ask for them
     export      an encoder as a graph for ONNX Runtime or OpenVINO
     fetch       bring evaluation data from the hub; `leaks` looks for training texts in it
 """
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tercet.encoder.export import export
     from tercet.evaluation.evaluate import evaluate
     from tercet.reporting.report import report
+    from tercet.serving.serve import serve
     from tercet.synthesis.comparison import compare
     from tercet.synthesis.corpus import refilter, synthesize
     from tercet.synthesis.synthesizer import Synthesizer
@@ -71,6 +73,7 @@ __all__ = [
     "refilter",
     "report",
     "search",
+    "serve",
     "synthesize",
     "train",
 ]
@@ -89,6 +92,7 @@ _LAZY = {
     "refilter": "synthesis.corpus",
     "report": "reporting.report",
     "search": "vectors.search",
+    "serve": "serving.serve",
     "synthesize": "synthesis.corpus",
     "train": "training.train",
 }

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tercet.cli import adapt, data, embed, evaluate, export, options, report, search, synthesize, train
+from tercet.cli import adapt, data, embed, evaluate, export, options, report, search, serve, synthesize, train
 from tercet.errors import TercetError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.command(epilog=synthesize.COMPARE_EXAMPLES)(synthesize.compare)
 app.command(epilog=adapt.EXAMPLES)(adapt.adapt)
 app.command(epilog=report.EXAMPLES)(report.report)
 app.command(epilog=export.EXAMPLES)(export.export)
+app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.add_typer(data_app, name="data")
 data_app.command(epilog=data.FETCH_EXAMPLES)(data.fetch)
 data_app.command(epilog=data.LEAKS_EXAMPLES)(data.leaks)
