@@ -74,6 +74,8 @@ def serve(
     uvicorn = _require_all()
     check_choice("on_truncate", on_truncate, OnTruncate)
     limits = _limits(max_queue, max_queue_tokens, max_batch_tokens, max_body, timeout, client_timeout, drain)
+    if not 0 <= port <= 65_535:
+        raise SettingError(f"port {port}: there is none. Take 1 to 65535, or 0 for one that is free.")
     local = _is_loopback(host)
     keys = _read_keys(api_key, api_key_file)
     if not (keys or local or no_auth):
@@ -170,7 +172,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         listener = socket.socket(kind, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         if listener is not None:
             listener.close()
         raise OutputError(f"{host}:{port}: cannot be listened at ({error}). Take another --port or --host.") from error
