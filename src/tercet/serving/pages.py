@@ -1,6 +1,7 @@
 """The pages for a browser: each one file that fetches nothing from elsewhere."""
 
 import hashlib
+import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping
@@ -90,7 +91,8 @@ def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> str:
     rows = []
     for name, each in schema.get("properties", {}).items():
         inner = _resolve(each, document)
-        more = "required" if name in required else f"default {each.get('default', 'none')}"
+        default = each.get("default")
+        more = "required" if name in required else "" if default is None else f"default {json.dumps(default)}"
         if "properties" in inner:
             what = ", ".join(
                 f"<code>{escape(key)}</code> ({_kind(value)})" for key, value in inner["properties"].items()
@@ -99,7 +101,7 @@ def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> str:
             what = _kind(each)
         text = _prose(each.get("description", ""))
         rows.append(
-            f'<tr><th scope="row"><code>{escape(name)}</code></th><td>{what}</td><td>{escape(str(more))}</td>'
+            f'<tr><th scope="row"><code>{escape(name)}</code></th><td>{what}</td><td>{escape(more)}</td>'
             f"<td>{text}</td></tr>"
         )
     head = "<tr><th scope='col'>field</th><th scope='col'>what</th><th scope='col'></th><th scope='col'></th></tr>"
