@@ -44,8 +44,7 @@ def page(browser, address):
     browser.get(address)
     until(lambda: browser.find_element("id", "model").get_attribute("value") == "tiny")
     browser.execute_script(
-        "const box = document.getElementById('texts');"
-        "box.value = arguments[0]; box.dispatchEvent(new Event('input'));",
+        "const box = document.getElementById('texts');box.value = arguments[0]; box.dispatchEvent(new Event('input'));",
         "\n".join(TEXTS),
     )
     yield lambda name: browser.find_element("id", name)
