@@ -126,16 +126,22 @@ OPERATIONS = [
 ]
 
 
-@pytest.mark.parametrize("mode", ["positive", "negative"])
-@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+@pytest.mark.parametrize(
+    ("method", "path", "mode"),
+    [
+        (*each, mode)
+        for each in OPERATIONS
+        for mode in ("positive", "negative")
+        if mode == "positive" or each[0] == "POST"
+    ],
+)
 @pytest.mark.filterwarnings("ignore")
 def test_answers_are_as_the_openapi_document_says_whatever_is_asked(document, method, path, mode):
     from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis.errors import Unsatisfiable
     from schemathesis import GenerationMode
 
     once = settings(
-        max_examples=12,
+        max_examples=6,
         deadline=None,
         derandomize=True,
         database=None,
@@ -151,10 +157,5 @@ def test_answers_are_as_the_openapi_document_says_whatever_is_asked(document, me
         assert answer.status_code < 500
         answered.append(answer.status_code)
 
-    if mode == "negative" and method == "GET":
-        with pytest.raises((Unsatisfiable, AssertionError)):  # there is nothing to get wrong
-            check()
-            assert any(status >= 400 for status in answered)
-    else:
-        check()
-        assert answered
+    check()
+    assert answered

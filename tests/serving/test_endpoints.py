@@ -51,7 +51,8 @@ def test_dimensions_cut_a_vector_and_scale_it_again(client, encoder):
     vectors = vectors_of(client.post("/v1/embeddings", json={"input": TEXTS, "dimensions": 5}))
     np.testing.assert_allclose(vectors, encoder.embed(TEXTS, dims=5), atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
-    for dims in (0, 17):
+    assert vectors_of(client.post("/v1/embeddings", json={"input": "a", "dimensions": 5.0})).shape == (1, 5)
+    for dims in (0, 17, 5.5):
         answer = client.post("/v1/embeddings", json={"input": TEXTS, "dimensions": dims})
         assert answer.status_code == 400
         assert error_of(answer)["param"] == "dimensions"

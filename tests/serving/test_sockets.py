@@ -87,7 +87,6 @@ def test_clients_that_go_leave_nothing_behind(encoder):
 def test_bytes_that_are_no_http_are_refused(live):
     for sent in (
         b"\x16\x03\x01\x00\xa5\x01",
-        b"GET / HTTP/9.9\r\n\r\n",
         b"POST /x HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
     ):
         with connect(live) as connection:

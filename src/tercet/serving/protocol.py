@@ -5,6 +5,9 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+_LEAST_BYTES = 16_384
+"""What a client has to read of an answer within the timeout."""
+
 
 class Impatient(H11Protocol):
     """uvicorn's protocol with two more timeouts. The body of a request has its own, in `Bodies`."""
@@ -33,15 +36,25 @@ class Impatient(H11Protocol):
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """The client does not read: it has until the timeout."""
+        """The client reads more slowly than is written: it has to go on reading."""
         super().pause_writing()
-        self._blocked = self.loop.call_later(self.timeout_s, self.transport.abort)
+        self._watch_reading(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         """The client reads again."""
         if self._blocked is not None:
             self._blocked.cancel()
         super().resume_writing()
+
+    def _watch_reading(self, num_bytes: int) -> None:
+        def check() -> None:
+            left = self.transport.get_write_buffer_size()
+            if left > num_bytes - _LEAST_BYTES:
+                self.transport.abort()
+            else:
+                self._watch_reading(left)
+
+        self._blocked = self.loop.call_later(self.timeout_s, check)
 
     def _look(self) -> None:
         waits_for_head = self.cycle is None or self.cycle.response_complete

@@ -26,6 +26,12 @@ def _wrapped(value: Any) -> Any:
     return value
 
 
+def _whole(value: Any) -> Any:
+    """Return 5 for 5.0, which JSON does not tell apart."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole), Field(ge=1)]
 Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
 OneOrMore = Annotated[str | Texts, BeforeValidator(_no_token_ids)]
 ModelName = Annotated[str | None, Field(description="A name of `/v1/models`; the first where it is left out.")]
@@ -44,7 +50,7 @@ class EmbeddingsRequest(Request):
     """One text or up to 2,048; never token ids."""
 
     model: ModelName = None
-    dimensions: Annotated[int | None, Field(ge=1)] = None
+    dimensions: Whole | None = None
     """Keep only the first numbers of each vector, and scale it to length 1 again."""
 
     encoding_format: Literal["float", "base64"] = "float"
@@ -88,7 +94,7 @@ class DocumentsRerankRequest(Request):
     query: str
     documents: Annotated[Texts, BeforeValidator(_wrapped)]
     model: ModelName = None
-    top_n: Annotated[int | None, Field(ge=1)] = None
+    top_n: Whole | None = None
     return_documents: bool = False
 
 
