@@ -58,7 +58,9 @@ class Impatient(H11Protocol):
 
     def _look(self) -> None:
         waits_for_head = self.cycle is None or self.cycle.response_complete
-        if waits_for_head and self.loop.time() - self._idle_since >= self.timeout_s:
+        if not waits_for_head or self.transport.get_write_buffer_size():  # the answer is still on its way
+            self._idle_since = self.loop.time()
+        if self.loop.time() - self._idle_since >= self.timeout_s:
             self.transport.abort()
         else:
             self._looking = self.loop.call_later(self.timeout_s / 4, self._look)
