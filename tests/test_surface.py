@@ -26,6 +26,7 @@ VERBS = [
     "refilter",
     "report",
     "search",
+    "serve",
     "synthesize",
     "tasks",
     "train",

@@ -16,6 +16,7 @@ Each verb is a function here and a command of `tercet`:
     synthesize  triplets to train on from unlabelled sentences; `refilter` and `compare` what it made
     train       train an encoder by a recipe
     report      results beside the papers' published tables
+    serve       encoders over HTTP, as OpenAI's clients ask for them
     export      an encoder as a graph for ONNX Runtime or OpenVINO
     fetch       bring evaluation data from the hub; `leaks` looks for training texts in it
     verify      whether what was written is as it was written; `prune` removes what a run no longer uses
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from tercet.mining.dedup import dedup
     from tercet.mining.mine import mine
     from tercet.reporting.report import report
+    from tercet.serving.serve import serve
     from tercet.storage.verify import verify
     from tercet.synthesis.comparison import compare
     from tercet.synthesis.corpus import refilter, synthesize
@@ -96,6 +98,7 @@ __all__ = [
     "refilter",
     "report",
     "search",
+    "serve",
     "synthesize",
     "tasks",
     "train",
@@ -124,6 +127,7 @@ _LAZY = {
     "refilter": "synthesis.corpus",
     "report": "reporting.report",
     "search": "vectors.search",
+    "serve": "serving.serve",
     "synthesize": "synthesis.corpus",
     "tasks": "guide.tasks",
     "train": "training.train",

@@ -20,6 +20,7 @@ from tercet.cli import (
     options,
     report,
     search,
+    serve,
     synthesize,
     train,
     verify,
@@ -68,6 +69,7 @@ app.command(epilog=synthesize.COMPARE_EXAMPLES)(synthesize.compare)
 app.command(epilog=adapt.EXAMPLES)(adapt.adapt)
 app.command(epilog=report.EXAMPLES)(report.report)
 app.command(epilog=export.EXAMPLES)(export.export)
+app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.command(epilog=guide.MODELS_EXAMPLES)(guide.models)
 app.command(epilog=guide.TASKS_EXAMPLES)(guide.tasks)
 app.command(epilog=guide.RECIPES_EXAMPLES)(guide.recipes)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tercet.errors import SettingError
 from tercet.storage.assignments import parse_assignments
 from tercet.storage.choices import Precision as PrecisionName
 from tercet.storage.choices import TextFormat
@@ -45,6 +46,20 @@ def chosen_model(
         "convert_pickle": convert_pickle,
         "encoder": parse_assignments(settings or []),
     }
+
+
+def served_models(
+    models: list[str], settings: list[str] | None, tokenizer: str | None, revision: str | None, convert_pickle: bool
+) -> dict[str, dict[str, Any]]:
+    """Return the encoders that were asked for, by what requests call them."""
+    named: dict[str, dict[str, Any]] = {}
+    for each in models:
+        name, _, model = each.rpartition("=")
+        name = name or (Path(model).resolve().name if Path(model).is_dir() else model)
+        if name in named:
+            raise SettingError(f"--model {each}: another one has the name {name!r}. Name it: --model NAME={model}.")
+        named[name] = chosen_model(model, settings, tokenizer, revision, convert_pickle)
+    return named
 
 
 def say(message: str) -> None:

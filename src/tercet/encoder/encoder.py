@@ -331,6 +331,21 @@ class Encoder:
             return _BATCH_TOKENS if given is None else given
         return tokens_at_once(self._tower.config, self.num_parameters, self.device, usual=_BATCH_TOKENS)
 
+    def embed_ids(self, rows: list[list[int]], *, precision: str = "exact") -> Vectors:
+        """Return the vectors of token ids, as `tokens` makes them of texts, computed at once: float32 [n, dim].
+
+        Raises:
+            SettingError: There is no such precision, or not for this model.
+            NonFiniteError: A vector is not finite; the message names the layer.
+        """
+        precision = self.resolve_precision(precision)
+        output = self._finite(self._engine(precision)(rows), rows, precision)
+        return np.asarray((unit_length(output) if self.head.normalize else output).cpu().numpy(), np.float32)
+
+    def pads(self, precision: str = "exact") -> bool:
+        """Return whether texts that are computed at once are filled up to the longest of them."""
+        return self._engine(self.resolve_precision(precision)).padded
+
     def _tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], list[bool]]:
         check_texts(texts)
         return self.tokens(texts)

@@ -105,6 +105,13 @@ class Tokens:
         pieces = backend.to_str() if backend is not None else sorted(self.tokenizer.get_vocab().items())
         return [self.lowercase, self._before, self._after, self.pad_id, pieces]
 
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return what stands for each id in the vocabulary."""
+        backend: Any = getattr(self._tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            return list(self.tokenizer.convert_ids_to_tokens(list(ids)))
+        return [backend.id_to_token(i) for i in ids]
+
     def cut_to(self, max_tokens: int | None) -> "Tokens":
         """Return the same with fewer tokens of each text, where so many are fewer; with as many where None."""
         if max_tokens is None or max_tokens >= self.max_tokens:

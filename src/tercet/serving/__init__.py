@@ -1,0 +1,1 @@
+"""The server: vectors over HTTP, as OpenAI's clients ask for them, and its page."""
