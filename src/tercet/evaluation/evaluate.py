@@ -16,7 +16,7 @@ from tercet.errors import InputError, NonFiniteError, RowError, SettingError
 from tercet.evaluation.tasks.table import choose_tasks, data_for
 from tercet.evaluation.tasks.task import Options, Result, Task
 from tercet.storage.choices import DEFAULT_MODEL, Classifier, check_choice
-from tercet.storage.files import check_writable, make_folder, write_json
+from tercet.storage.files import check_writable, make_folder, remove_temporaries, write_json
 from tercet.storage.machine import versions
 from tercet.vectors.store import TextEncoder, VectorStore
 
@@ -119,6 +119,7 @@ def evaluate(
     if file is not None:
         make_folder(file.parent)
         check_writable(file)
+        remove_temporaries(file.parent, of=(RESULTS,))  # of an evaluation that was killed
     encoder, other = _load(model), None if source is None else _load(source)
     if isinstance(encoder, Encoder):
         precision = encoder.resolve_precision(precision)

@@ -11,7 +11,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from tercet.errors import OutputError
-from tercet.storage.files import target_errors
+from tercet.storage.files import remove_temporaries, target_errors
+from tercet.storage.manifest import ENDING
 
 _MAX_BYTES = 500
 
@@ -40,6 +41,7 @@ def hold_target(target: Path) -> Iterator[None]:
     """
     file = target.parent / f".{target.name}.lock"
     with _held(file, what=target, wait=False):
+        remove_temporaries(target.parent, of=(target.name, target.name + ENDING))  # of a command that was killed
         try:
             yield
         finally:
