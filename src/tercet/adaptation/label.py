@@ -132,8 +132,8 @@ def _pool(sentences: str | Path | Sequence[str | Path], column: str | None, most
     for path in given_files(sentences):
         source = {"path": path, "stream": path.startswith(HUB), **columns}
         rows = open_rows({"sources": [source], "on_error": "skip", "max_bad_fraction": 1.0}, kind="texts", rank=1)
-        texts = chain.from_iterable(texts_of(row) for row in rows)
-        for text in islice(texts, most):
+        read = chain.from_iterable(texts_of(row) for row in rows)
+        for text in islice(read, most):
             found.setdefault(as_words(text), one_line(text))
     found.pop("", None)
     texts = [*found.values()]
