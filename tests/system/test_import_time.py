@@ -33,7 +33,10 @@ def test_importing_tercet_imports_nothing_heavy(python, tmp_path):
 
 @pytest.mark.parametrize(
     "args",
-    [["--help"], *([command, "--help"] for command in ("embed", "search", "export", "train", "synthesize", "adapt", "serve"))],
+    [
+        ["--help"],
+        *([command, "--help"] for command in ("embed", "search", "export", "train", "synthesize", "adapt", "serve")),
+    ],
 )
 def test_help_imports_nothing_heavy(python, tmp_path, args):
     code = f"""

@@ -1,5 +1,6 @@
 """Around every request: its id, its key, its log line, its counts, and an answer whatever happens."""
 
+import asyncio
 import hashlib
 import hmac
 import logging
@@ -16,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tercet.serving.metrics import Metrics
-from tercet.serving.refusals import Refusal, overloaded
+from tercet.serving.refusals import Refusal, overloaded, unavailable
 
 logger = logging.getLogger("tercet.serving")
 access = logging.getLogger("tercet.serving.access")
@@ -70,6 +71,9 @@ class Watch:
                 await self._app(scope, receive, watched)
         except ClientDisconnect:
             pass
+        except asyncio.CancelledError:  # the time to drain is over
+            if status == 499:
+                await respond(unavailable("The server is stopping.", code="stopping"))(scope, receive, watched)
         except Exception:
             logger.exception("request %s failed", request_id)
             if status == 499:
