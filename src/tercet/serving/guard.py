@@ -48,8 +48,7 @@ class Watch:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         start, status = time.perf_counter(), 499  # a client that has gone, as nginx counts it
-        given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if _ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = _id_of(scope)
         scope["state"] = {**scope.get("state", {}), "id": request_id, "note": {}}
 
         async def watched(message: Message) -> None:
@@ -137,6 +136,12 @@ class Keys:
             return None
         message = "the API key is missing or wrong. Send the header Authorization: Bearer KEY."
         return Refusal(401, message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
+
+
+def _id_of(scope: Scope) -> str:
+    """Return the id that a request gave, or a new one."""
+    given = Headers(scope=scope).get("x-request-id", "")
+    return given if _ID.fullmatch(given) else uuid.uuid4().hex
 
 
 def _digest(key: bytes) -> bytes:
