@@ -63,11 +63,7 @@ class Watch:
 
         self._num_requests += 1
         try:
-            if self._num_requests > self._max_requests:
-                refusal = overloaded(f"{self._max_requests} requests are under way, which is the limit", 1)
-                await respond(refusal)(scope, receive, watched)
-            else:
-                await self._app(scope, receive, watched)
+            await self._answer(scope, receive, watched)
         except ClientDisconnect:
             pass
         except asyncio.CancelledError:  # the time to drain is over
@@ -81,6 +77,12 @@ class Watch:
         finally:
             self._num_requests -= 1
             self._tell(scope, status, time.perf_counter() - start)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._num_requests > self._max_requests:
+            refusal = overloaded(f"{self._max_requests} requests are under way, which is the limit", 1)
+            return await respond(refusal)(scope, receive, send)
+        return await self._app(scope, receive, send)
 
     def _tell(self, scope: Scope, status: int, seconds: float) -> None:
         path = _known_path(scope, self._paths)
