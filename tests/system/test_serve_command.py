@@ -47,15 +47,15 @@ def test_a_server_that_is_told_to_stop_answers_what_is_under_way(start, port):
     texts, answered = ["two dogs run through deep snow"] * 2000, []
 
     def ask():
-        answered.append(httpx.post(f"http://127.0.0.1:{port}/v1/embeddings", json={"input": texts}, timeout=60))
+        answered.append(httpx.post(f"http://127.0.0.1:{port}/v1/embeddings", json={"input": texts}, timeout=120))
 
     asking = threading.Thread(target=ask)
-    with start("--batch-tokens", "64") as (pid, done):
+    with start("--batch-tokens", "256", "--drain", "120") as (pid, done):
         asking.start()
         wait_until(lambda: is_waiting(port) or answered)
         assert not answered
         os.kill(pid, signal.SIGTERM)
-        asking.join(60)
+        asking.join(120)
     assert answered[0].status_code == 200
     assert len(answered[0].json()["data"]) == 2000
     assert done.returncode == 0

@@ -1,5 +1,6 @@
 """Around every request: its id, its key, its log line, its counts, and an answer whatever happens."""
 
+import asyncio
 import hashlib
 import hmac
 import logging
@@ -16,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tercet.serving.metrics import Metrics
-from tercet.serving.refusals import Refusal, overloaded
+from tercet.serving.refusals import Refusal, overloaded, unavailable
 
 logger = logging.getLogger("tercet.serving")
 access = logging.getLogger("tercet.serving.access")
@@ -47,8 +48,7 @@ class Watch:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         start, status = time.perf_counter(), 499  # a client that has gone, as nginx counts it
-        given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if _ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = _id_of(scope)
         scope["state"] = {**scope.get("state", {}), "id": request_id, "note": {}}
 
         async def watched(message: Message) -> None:
@@ -63,13 +63,12 @@ class Watch:
 
         self._num_requests += 1
         try:
-            if self._num_requests > self._max_requests:
-                refusal = overloaded(f"{self._max_requests} requests are under way, which is the limit", 1)
-                await respond(refusal)(scope, receive, watched)
-            else:
-                await self._app(scope, receive, watched)
+            await self._answer(scope, receive, watched)
         except ClientDisconnect:
             pass
+        except asyncio.CancelledError:  # the time to drain is over
+            if status == 499:
+                await respond(unavailable("The server is stopping.", code="stopping"))(scope, receive, watched)
         except Exception:
             logger.exception("request %s failed", request_id)
             if status == 499:
@@ -78,6 +77,12 @@ class Watch:
         finally:
             self._num_requests -= 1
             self._tell(scope, status, time.perf_counter() - start)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._num_requests > self._max_requests:
+            refusal = overloaded(f"{self._max_requests} requests are under way, which is the limit", 1)
+            return await respond(refusal)(scope, receive, send)
+        return await self._app(scope, receive, send)
 
     def _tell(self, scope: Scope, status: int, seconds: float) -> None:
         path = _known_path(scope, self._paths)
@@ -133,6 +138,12 @@ class Keys:
             return None
         message = "the API key is missing or wrong. Send the header Authorization: Bearer KEY."
         return Refusal(401, message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
+
+
+def _id_of(scope: Scope) -> str:
+    """Return the id that a request gave, or a new one."""
+    given = Headers(scope=scope).get("x-request-id", "")
+    return given if _ID.fullmatch(given) else uuid.uuid4().hex
 
 
 def _digest(key: bytes) -> bytes:
