@@ -1,6 +1,7 @@
 """`adapt`: what it learns from and what it holds out, what it measures, which encoder it keeps, what it refuses."""
 
 import csv
+import inspect
 import json
 import re
 from collections import Counter
@@ -17,7 +18,7 @@ from tercet import Encoder, InputError, ModelError, OutputError, SettingError
 from tercet.adaptation import judges
 from tercet.adaptation.adapt import adapt
 from tercet.adaptation.balance import balance
-from tercet.adaptation.judges import Judges
+from tercet.adaptation.judges import JUDGED_BY, Judges
 from tercet.evaluation.evaluate import evaluate
 from tercet.storage.hashing import text_place
 from tercet.synthesis import corpus
@@ -83,8 +84,9 @@ def world(tmp_path_factory, tiny):
         patch.delenv("TERCET_DATA", raising=False)
         patch.chdir(folder)
 
-        def run(out, *own, source="in.txt", model="start", changes=(), **more):
-            return adapt(source, out, model=model, synthesizer="start", changes=[*SMALL, *changes, *own], **more)
+        def run(out, *own, source="in.txt", plan="spans", model="start", changes=(), **more):
+            changes = [*SMALL, *changes, *own]
+            return adapt(source, out, plan=plan, model=model, synthesizer="start", changes=changes, **more)
 
         yield folder, run, run("out")
 
@@ -155,6 +157,18 @@ def test_the_mixture_learns_from_spans_titles_and_triplets_of_the_same_texts(fol
     assert written and written <= {*lines(60)} - {*held}
 
 
+def test_titles_are_learned_from_by_default_and_judged_by_all_views(folder, run):
+    assert inspect.signature(adapt).parameters["plan"].default == "titles"
+    made = run("titles", plan="titles", changes=["stages.titles.finder=null"], source=lines(200))
+    assert [part.name for part in made.findings.learned] == ["titles"]
+    assert [measure.name for measure in made.findings.of("held-out")] == [
+        "held-out texts, by some words in a row",
+        "held-out texts, by their rarest words",
+    ]  # none has two sentences
+    domain = made.findings.domain
+    assert domain.gain == pytest.approx(np.mean([measure.gain for measure in made.findings.of("held-out")]))
+
+
 def test_the_plan_of_gense_learns_from_triplets_alone_and_their_counts_add_up(folder, run):
     made = run("gense", **GENSE)
     (part,) = made.findings.learned
@@ -199,7 +213,7 @@ def test_held_out_texts_are_looked_for_by_a_view_that_nothing_was_learned_from(f
     assert adapted.findings.of("held-out") == [] and adapted.findings.domain is None  # texts of one sentence
     many = [f"{first}. {second}." for first, second in zip(lines(60), lines(60)[1:], strict=False)]
     pairs = [*zip((f"{line}." for line in lines(60)), (f"{line}." for line in lines(60)[1:]), strict=False)]
-    on_many = Judges((), None, held_out=many, others=lines(60), seed=0)
+    on_many = Judges((), None, held_out=many, others=lines(60), views=JUDGED_BY["spans"], seed=0)
     encoder = encoders(folder)[0]
     ((group, _, result),) = on_many.on_domain(VectorStore(encoder))
     candidates = [*(text for _, text in pairs), *lines(60)]

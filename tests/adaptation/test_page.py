@@ -98,14 +98,6 @@ def test_a_bar_and_its_whisker_are_where_the_numbers_are():
     assert [number(whisker, name) for name in ("x1", "x2")] == pytest.approx([-1, 5], abs=0.01)
 
 
-def test_synthetic_figures_are_grey_and_at_the_bottom():
-    measures = [measure("own", 3, 1, 5), measure("synthetic", 30, 20, 40), GENERAL]
-    html = to_html(document_of(findings_with(measures), {}))
-    top, bottom = html.split('<h2 id="synthetic-figures">')
-    assert "+30.0" in bottom and "+30.0" not in top
-    assert 'class="quiet"' in bottom and not re.search(r'class="[^"]*(better|worse)', bottom)
-
-
 def test_the_text_has_the_numbers_of_the_drawings():
     findings = findings_with([measure("own", 3, 1, 5), GENERAL])
     markdown = to_markdown(document_of(findings, {"training": 3.0}), "")

@@ -13,7 +13,7 @@ from typing import Any
 
 from tercet.adaptation.balance import balance
 from tercet.adaptation.findings import Findings, Learned, domain_of, evenly, measures_of, samples_of
-from tercet.adaptation.judges import Judges, own_tasks
+from tercet.adaptation.judges import JUDGED_BY, Judges, own_tasks
 from tercet.adaptation.label import LABELS, RUN
 from tercet.adaptation.neighbours import compare
 from tercet.adaptation.page import document_of
@@ -93,8 +93,8 @@ def adapt(
     Args:
         sentences: A list of sentences; or a file with one per row or a dataset of the hub, a list of Paths for several.
         out: The folder.
-        plan: What is learned from: `spans` (some words in a row find the text that they were taken from), `mixture`
-            (spans, titles and triplets that a synthesizer writes) or `gense` (triplets alone, as in GenSE).
+        plan: What is learned from: `titles` that a synthesizer writes, `spans` (some words in a row find the text that
+            they were taken from), `mixture` (spans, titles and triplets) or `gense` (triplets alone, as in GenSE).
         synthesizer: What writes titles and triplets: an embedded name, a folder, or a hub id.
         model: The encoder to start from.
         evals: Your own files that both encoders are judged by, `KIND:FILE` or a file whose columns tell its kind;
@@ -169,6 +169,7 @@ class _Adaptation:
             self.data,
             held_out=[*Sentences(self.plan.texts(held_out=True), rank=1)],
             others=[*Sentences(self.plan.texts(held_out=False), rank=1)],
+            views=JUDGED_BY[self.request.plan],
             seed=self.request.seed,
         )
         before = VectorStore(start)

@@ -117,7 +117,7 @@ class Findings:
     def _reason(self) -> str:
         domain, general = self.domain, self.general
         if domain is None:
-            return "Too few held-out texts have two sentences, so nothing was measured. Give rows of your own (--eval)."
+            return "Too few texts are held out to judge by. Give more texts, or rows of your own (--eval)."
         _, _, gain, interval = domain.texts()
         found = f"On {domain.name} the adapted encoder is {gain} points (95% interval {interval})"
         lost = f"on {general.name} {general.texts()[2]}"
@@ -141,8 +141,8 @@ class Findings:
             )
         if not self.of("own"):
             found.append(
-                "Judged by texts that nothing was learned from: how well a first sentence finds the rest. Rows of your "
-                "own (--eval) say more, and --label helps to make some."
+                "Judged by texts that nothing was learned from: how well a part of each finds the rest. That flatters; "
+                "rows of your own (--eval) say more, and --label helps to make some."
             )
         return found
 

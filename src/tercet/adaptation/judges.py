@@ -15,18 +15,32 @@ from tercet.evaluation.intervals import Items
 from tercet.evaluation.tasks.own import SCORED_KINDS
 from tercet.evaluation.tasks.table import choose_tasks, data_for
 from tercet.evaluation.tasks.task import Options, Result, Task
-from tercet.storage.choices import View
+from tercet.storage.choices import AdaptPlan, View
 from tercet.synthesis.views import Pair, views_of
 from tercet.vectors.store import VectorStore
 
 Group = Literal["own", "held-out", "general"]
 
-_VIEW: View = "lead"
-"""The first sentence of a text looks for the rest of it: neighbours in a document. No plan learns from it, since a view
-flatters what learned from it; the rarest words of a text, though no plan learns from them either, flatter spans."""
+_FROM_TEXT: tuple[View, ...] = ("lead",)
+_FROM_MODEL: tuple[View, ...] = ("span", "words", "lead")
+
+JUDGED_BY: dict[AdaptPlan, tuple[View, ...]] = {
+    "titles": _FROM_MODEL,
+    "spans": _FROM_TEXT,
+    "mixture": _FROM_TEXT,
+    "gense": _FROM_MODEL,
+}
+"""Which parts of a held-out text look for the rest of it. A view flatters what learned from it, and the rarest words
+flatter spans, so plans that learn from spans are judged by first sentences alone."""
+
+_NAMES: dict[View, str] = {
+    "span": "held-out texts, by some words in a row",
+    "words": "held-out texts, by their rarest words",
+    "lead": "held-out texts, by their first sentence",
+}
 
 LEAST_HELD_OUT = 20
-"""With fewer texts of two sentences or more, held-out texts decide nothing."""
+"""With fewer held-out texts that have a view, it decides nothing."""
 
 _NUM_CANDIDATES = 500
 """Each held-out text is looked for among about so many."""
@@ -61,6 +75,7 @@ class Judges:
         data: The folder with the evaluation data, for STSB-dev; `$TERCET_DATA/eval` where None.
         held_out: Texts that nothing was learned from.
         others: Texts that held-out ones are looked for among.
+        views: Which parts of held-out texts look for the rest.
         seed: What views are drawn with.
 
     Raises:
@@ -68,12 +83,19 @@ class Judges:
     """
 
     def __init__(
-        self, own: Sequence[str], data: str | Path | None, *, held_out: Sequence[str], others: Sequence[str], seed: int
+        self,
+        own: Sequence[str],
+        data: str | Path | None,
+        *,
+        held_out: Sequence[str],
+        others: Sequence[str],
+        views: Sequence[View],
+        seed: int,
     ) -> None:
         self._own = choose_tasks(own) if own else []
         self._folder = data_for(self._own, data)
         self._has_stsb = self._folder.has("senteval/STS/STSBenchmark/sts-dev.csv")
-        self._pairs = [*views_of(held_out, _VIEW, seed=seed)]
+        self._views = {view: [*views_of(held_out, view, seed=seed)] for view in views}
         self._others = others[:_NUM_CANDIDATES]
 
     @property
@@ -88,8 +110,9 @@ class Judges:
             InputError: A file is not as it should be.
         """
         found: list[Judgement] = [("own", task.name, self._run(task, embed)) for task in self._own]
-        if len(self._pairs) >= LEAST_HELD_OUT:
-            found.append(("held-out", "held-out texts", score_view(self._pairs, self._others, embed)))
+        for view, pairs in self._views.items():
+            if len(pairs) >= LEAST_HELD_OUT:
+                found.append(("held-out", _NAMES[view], score_view(pairs, self._others, embed)))
         return found
 
     def on_general(self, embed: VectorStore) -> Judgement:

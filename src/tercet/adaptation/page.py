@@ -64,7 +64,6 @@ def document_of(findings: Findings, times_s: Mapping[str, float]) -> Document:
     blocks += [Heading("Nearest neighbours"), *_neighbours(findings)]
     blocks += [Heading("What was learned from"), *_learned(findings)]
     blocks += [Heading("How it was made"), *_making(findings, times_s)]
-    blocks += _synthetic(findings)
     return Document("Adapted encoder", blocks)
 
 
@@ -76,24 +75,15 @@ def _outcome(findings: Findings) -> int:
 
 
 def _measures(findings: Findings) -> list[Block]:
-    real = [measure for measure in findings.measures if measure.group != "synthetic"]
     return [
-        _bars(real),
+        _bars(findings.measures),
         Text(
             "The adapted encoder is kept where the interval of the difference on your own rows (or, without any, on "
             f"held-out texts) is above zero and general sentences lose at most {MOST_LOST:g} points. MRR: a part of a "
-            "text looks for the rest of it among 500 texts; 100 means that it is always the nearest. Lines are 95% "
-            "intervals of the difference, from a paired bootstrap over what was scored."
+            "text looks for the rest of it among at most 500 texts; 100 means that it is always the nearest. Lines are "
+            "95% intervals of the difference, from a paired bootstrap over what was scored."
         ),
     ]
-
-
-def _synthetic(findings: Findings) -> list[Block]:
-    synthetic = findings.of("synthetic")
-    if not synthetic:
-        return []
-    about = "What the synthesizer thinks of its own sentences. It gets better in any case, and decides nothing."
-    return [Heading("Synthetic figures"), Text(about), _bars(synthetic)]
 
 
 def _bars(measures: Sequence[Measure]) -> Bars:
@@ -101,14 +91,18 @@ def _bars(measures: Sequence[Measure]) -> Bars:
     bars, rows = [], []
     for measure in measures:
         before, after, gain, interval = measure.texts()
-        is_quiet = measure.group == "synthetic"
-        kind = "quiet" if is_quiet else {1: "better", -1: "worse"}.get(measure.sign, "even")
-        sign = 0 if is_quiet else measure.sign
+        kind = {1: "better", -1: "worse"}.get(measure.sign, "even")
         about = f"{measure.metric} of {measure.num:,}"
         drawn = difference(scale, measure.gain, (measure.low, measure.high), kind)
-        bars.append(Bar(drawn, measure.name, f"{about}: {before} \u2192 {after}", gain, interval, sign))
-        cells = (Cell(measure.name, under=about), Cell(before), Cell(after), Cell(gain, sign=sign), Cell(interval))
-        rows.append(Row(cells, "quiet" if is_quiet else "ours" if measure.group == "own" else "plain"))
+        bars.append(Bar(drawn, measure.name, f"{about}: {before} \u2192 {after}", gain, interval, measure.sign))
+        cells = (
+            Cell(measure.name, under=about),
+            Cell(before),
+            Cell(after),
+            Cell(gain, sign=measure.sign),
+            Cell(interval),
+        )
+        rows.append(Row(cells, "ours" if measure.group == "own" else "plain"))
     header = tuple(map(Cell, ("Measured on", "Before", "After", "Difference", "95% interval")))
     return Bars((*bars, Bar(axis(scale))), Table(header, tuple(rows)))
 

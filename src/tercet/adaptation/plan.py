@@ -23,6 +23,7 @@ SPANS, TITLES, TRIPLETS, CONTRAST = "spans", "titles", "triplets", "contrast"
 """The stages."""
 
 LEARNED_FROM: dict[AdaptPlan, tuple[str, ...]] = {
+    "titles": (TITLES,),
     "spans": (SPANS,),
     "mixture": (SPANS, TITLES, TRIPLETS),
     "gense": (TRIPLETS,),
@@ -34,8 +35,8 @@ HELD_OUT = HeldOutRule(rows=500, least=0.02, most=0.2)
 
 _HELD_OUT_OF_A_STREAM = 0.1
 
-MIN_TRIPLETS = 20
-"""With fewer accepted triplets there is nothing to learn from."""
+MIN_WRITTEN = 20
+"""With fewer titles or triplets that are accepted there is nothing to learn from."""
 
 _NUM_VIEWS = 3
 """How many spans of each text."""
@@ -47,6 +48,7 @@ _SHARD_SENTENCES = 256
 """A killed run loses no more."""
 
 _STEPS: dict[AdaptPlan, dict[str, int]] = {
+    "titles": {"epochs": 4, "least": 40, "most": 200},
     "spans": {"epochs": 1, "least": 20, "most": 300},
     "mixture": {"epochs": 1, "least": 30, "most": 400},
     "gense": {"epochs": 3, "least": 40, "most": 1_000},
@@ -112,14 +114,15 @@ class Request:
         about = {"sentences": self.sources(0, border), "split": self.split, "max_sentences": self.max_sentences}
         written = {**about, "model": self.synthesizer, "shard_sentences": _SHARD_SENTENCES}
         leaks = [name.partition(":")[2] for name in self.own]
+        fewest = MIN_WRITTEN if len(LEARNED_FROM[self.plan]) == 1 else 0
         made = {
             SPANS: {"views": {**about, "view": "span", "num_views": _NUM_VIEWS}},
-            TITLES: {"synthesize": {**written, "strategy": "title"}},
+            TITLES: {"synthesize": {**written, "strategy": "title", "min_triplets": fewest}},
             TRIPLETS: {
                 "synthesize": {
                     **written,
                     "num_samples": _NUM_SAMPLES,
-                    "min_triplets": MIN_TRIPLETS if self.plan == "gense" else 0,
+                    "min_triplets": fewest,
                     "leaks": leaks,
                 }
             },

@@ -33,8 +33,8 @@ def adapt(
     plan: Annotated[
         AdaptPlan,
         typer.Option(
-            help="What to learn from. spans: some words in a row find their text; mixture: spans, and titles and "
-            "triplets that a synthesizer writes; gense: triplets alone."
+            help="What to learn from. titles: short ones that a synthesizer writes; spans: some words in a row find "
+            "their text; mixture: both, and triplets; gense: triplets alone."
         ),
     ] = DEFAULT_PLAN,
     synthesizer: Annotated[

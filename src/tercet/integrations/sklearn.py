@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tercet.encoder.encoder import Encoder
 
 
-class TercetVectorizer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class TercetVectorizer(TransformerMixin, BaseEstimator):
     """Embeds texts. Fitting only loads the encoder: nothing is learned from the texts.
 
     Args:

@@ -28,7 +28,7 @@ class Row:
     """One row of a table."""
 
     cells: tuple[Cell, ...]
-    kind: Literal["plain", "ours", "difference", "quiet"] = "plain"
+    kind: Literal["plain", "ours", "difference"] = "plain"
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from tercet.reporting.document import (
     one_line,
 )
 
-_MARK = {"plain": "", "ours": "\u25b6 ", "difference": "", "quiet": ""}
+_MARK = {"plain": "", "ours": "\u25b6 ", "difference": ""}
 _PROLOG = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 

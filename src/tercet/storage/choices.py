@@ -9,7 +9,7 @@ from tercet.errors import SettingError
 
 DEFAULT_MODEL = "mini"
 DEFAULT_SYNTHESIZER = "mini-synth"
-DEFAULT_PLAN: "AdaptPlan" = "spans"
+DEFAULT_PLAN: "AdaptPlan" = "titles"
 
 Precision = Literal["exact", "fast", "int8", "auto", "fp16"]
 """fp32, bf16 with fp32 between layers, 8 bits on a CPU, the best of the first two here, and fp16 (never for T5)."""
@@ -29,8 +29,8 @@ Strategy = Literal["generate", "no-negatives", "retrieval", "backtranslation", "
 View = Literal["span", "words", "lead"]
 """What of a text asks for the rest of it: some words in a row, its most telling words, its first sentence."""
 
-AdaptPlan = Literal["spans", "mixture", "gense"]
-"""What `adapt` learns from: parts of the texts; parts, titles and triplets; triplets alone, as in GenSE."""
+AdaptPlan = Literal["titles", "spans", "mixture", "gense"]
+"""What `adapt` learns from: written titles; parts of the texts; both and triplets; triplets alone, as in GenSE."""
 
 GraphFormat = Literal["onnx", "openvino"]
 """What runs an exported graph."""
