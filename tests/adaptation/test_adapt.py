@@ -25,6 +25,7 @@ from tercet.synthesis import corpus
 from tercet.training import pipeline
 from tercet.training.pipeline import run_recipe
 from tercet.training.recipe import read_recipe
+from tercet.training.stages import synthesize
 from tercet.training.stages.kinds import KINDS
 from tercet.vectors.store import VectorStore
 
@@ -408,9 +409,8 @@ def test_the_times_of_all_attempts_with_the_same_settings_are_added_up(folder, r
         return take
 
     monkeypatch.setattr(pipeline, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    for name in ("synthesize", "contrast"):
-        kind = KINDS[name].work
-        monkeypatch.setattr(kind, "run", slow(kind.run))
+    for work in (synthesize._Synthesize, KINDS["contrast"].work):
+        monkeypatch.setattr(work, "run", slow(work.run))
     costs = iter([10, 20])
     with pytest.raises(KeyboardInterrupt):
         run("timed", **GENSE)
@@ -490,7 +490,7 @@ def test_a_folder_that_holds_something_else_is_refused(folder, run, tiny):
     (folder / "other" / "thesis.txt").write_text("mine")
     with pytest.raises(OutputError, match="other: holds other files than a run"):
         run("other")
-    with pytest.raises(OutputError, match=r"out.run: holds another run"):
+    with pytest.raises(OutputError, match=r"out.run: holds other files than a run"):
         run(Path("out") / "run")
     tiny("t5", readout="enc-first").save(folder / "start2")
     with pytest.raises(OutputError, match=r"out: was made with model start\. Name a new folder"):

@@ -47,7 +47,7 @@ def measure(group, gain, *, by=1.0):
         (0.9, 0.0, "the start", "that may be chance"),
         (-3.0, 0.0, "the start", "it is worse"),
         (3.0, -0.6, "the start", r"-0\.6, and at most 0\.5 may be lost there"),
-        (None, 0.0, "the start", r"Too few held-out texts .+ \(--eval\)"),
+        (None, 0.0, "the start", r"Too few texts are held out .+ \(--eval\)"),
     ],
 )
 def test_the_result_is_kept_where_it_is_better_by_more_than_chance_and_forgot_little(domain, general, kept, reason):

@@ -93,6 +93,7 @@ def test_both_encoders_and_chance_propose_in_an_order_that_does_not_tell(texts, 
     adapted = tiny("bert")
     label(texts, out, num=1, model=model, ask=User(0))  # makes the folder
     adapted.save(out / "run" / "encoder")
+    (out / "adapt.json").write_text("{}")
     shown = []
 
     def ask(message):

@@ -13,8 +13,8 @@ from typing import Any
 
 from tercet.adaptation.balance import balance
 from tercet.adaptation.findings import Findings, Learned, domain_of, evenly, measures_of, samples_of
+from tercet.adaptation.folder import LABELS, RECORD, REPORTS, RUN, locked_adaptation
 from tercet.adaptation.judges import JUDGED_BY, Judges, own_tasks
-from tercet.adaptation.label import LABELS, RUN
 from tercet.adaptation.neighbours import compare
 from tercet.adaptation.page import document_of
 from tercet.adaptation.picture import cosines_of, map_of
@@ -33,10 +33,8 @@ from tercet.storage.texts import several
 from tercet.synthesis.corpus import most_dropped, read_audit
 from tercet.synthesis.sentences import Sentences
 from tercet.training.pipeline import StageResult, run_recipe
-from tercet.training.runs import ENCODER, copy_folder, locked, read_record
+from tercet.training.runs import ENCODER, copy_folder, read_record
 from tercet.vectors.store import VectorStore
-
-RECORD, REPORTS = "adapt.json", ("report.md", "report.html")
 
 _MAX_POOL = 2_000
 """Neighbours are looked for among so many texts at most."""
@@ -143,7 +141,7 @@ def adapt(
             f"--split, or see the rules: --set stages.{chosen.learned_from[0].name}.min_premise_words=3."
         )
     out = Path(out)
-    with locked(out):
+    with locked_adaptation(out):
         return _Adaptation(request, chosen, out, opened.describe()["sha256"], data, progress).go()
 
 

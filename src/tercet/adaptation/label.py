@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tercet.adaptation.folder import LABELS, RUN, locked_adaptation
 from tercet.data.feeding.sources import open_rows
 from tercet.data.reading.datasets import HUB
 from tercet.data.reading.formats import read_records
@@ -27,11 +28,8 @@ from tercet.reporting.document import one_line
 from tercet.storage.choices import DEFAULT_MODEL
 from tercet.storage.files import atomic_write, make_folder, read_json, write_json
 from tercet.storage.hashing import text_key
-from tercet.training.runs import ENCODER, locked
+from tercet.training.runs import ENCODER
 from tercet.vectors.store import VectorStore
-
-LABELS, RUN = "labels", "run"
-"""Folders in that of an adaptation: of the labels, and of the run that trains."""
 
 _ANSWERS, _RERANK, _FORM = "answers.json", "rerank.tsv", "form.tsv"
 _COLUMNS = ("question", "query", "text", "match")
@@ -108,7 +106,7 @@ def label(
     if num < 1:
         raise SettingError(f"label {num}: there must be a question. Give 1 or more.")
     folder = Path(out) / LABELS
-    with locked(Path(out)):
+    with locked_adaptation(Path(out)):
         make_folder(folder)
         if ask is None and (folder / _FORM).exists():
             questions = _read_form(folder / _FORM)

@@ -31,15 +31,19 @@ OnLog = Callable[[dict[str, Any]], None]
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, is_own: Callable[[Path], bool] | None = None) -> Iterator[None]:
     """Make a run's folder where there is none, and keep others out of it while the block runs.
+
+    Args:
+        folder: The folder.
+        is_own: Whether a folder that is there may be used; `is_run` where None.
 
     Raises:
         OutputError: The folder cannot be made, holds something else, or another run is going on in it.
     """
     make_folder(folder)
     with target_errors(folder):
-        if not is_run(folder) and any(folder.iterdir()):
+        if not (is_own or is_run)(folder) and any(folder.iterdir()):
             raise OutputError(f"{folder}: holds other files than a run. Name a new folder.")
     with hold(folder / LOCK):
         _sweep(folder)
