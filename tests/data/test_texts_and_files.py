@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tercet import InputError, RowError, SettingError
-from tercet.adaptation.findings import own_tasks
+from tercet.adaptation.judges import own_tasks
 from tercet.data.feeding.sources import open_rows
 from tercet.data.rows.given import given_files
 from tercet.data.rows.kinds import (

@@ -104,7 +104,7 @@ def test_truncation_can_be_refused(tiny):
         tiny(max_tokens=12).embed(["dogs", "dogs run " * 30], on_truncate="error")
 
 
-@pytest.mark.parametrize("bad", ["a single string", [None], ["a", 3]])
+@pytest.mark.parametrize("bad", [[None], ["a", 3], {"text": 1}])
 def test_what_is_no_list_of_texts_is_refused(tiny, bad):
     with pytest.raises(InputError):
         tiny().embed(bad)
@@ -183,8 +183,8 @@ def test_embedding_leaves_a_tower_in_training_as_it_was(tiny):
 
 
 def test_encode_refuses_what_it_would_not_do(tiny):
-    with pytest.raises(SettingError, match="'prompt'"):
-        tiny().encode(["a"], prompt="query: ")
+    with pytest.raises(SettingError, match="'output_value'"):
+        tiny().encode(["a"], output_value="token_embeddings")
     assert tiny().encode(["a"], prompt=None, prompt_name=None).shape == (1, 256)
     assert tiny().encode(["a"], truncate_dim=5).shape == (1, 5)
 

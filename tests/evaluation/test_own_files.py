@@ -37,7 +37,7 @@ def test_half_a_character_elsewhere_names_the_task(tmp_path, tiny, cache):
     folder.mkdir()
     (folder / "corpus.json").write_text(json.dumps({forum: {"1": "x", "2": HALF} for forum in forums}))
     (folder / "retrieval_split.json").write_text(json.dumps({"test": {forum: {"1": ["2"]} for forum in forums}}))
-    with pytest.raises(InputError, match="CQADupStack: text 0: is not Unicode"):
+    with pytest.raises(InputError, match=r"cqadupstack/corpus\.json:android: question 2 has no text"):
         evaluate(tiny(), tasks="CQADupStack", data=tmp_path, cache=cache and tmp_path / cache)
 
 

@@ -97,6 +97,7 @@ class TestLangchain(EmbeddingsIntegrationTests):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::pydantic.warnings.PydanticDeprecatedSince20")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it has no way to close its connections
 def test_llama_index_gets_the_vectors(keyed, encoder):
     from llama_index.embeddings.openai_like import OpenAILikeEmbedding
 

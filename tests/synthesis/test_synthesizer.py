@@ -309,6 +309,7 @@ class TestLoading:
         found.append(fingerprint())
         tokenizer.add_tokens(["guitar"])
         tokenizer.save_pretrained(folder)
+        (folder / "SHA256SUMS").unlink()
         found.append(fingerprint())
         assert len(set(found)) == 4
 

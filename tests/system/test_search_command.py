@@ -30,7 +30,7 @@ def corpus(tmp_path):
 
 def kept(folder):
     """Return the files with kept vectors and what would change if one were written again."""
-    files = (folder / ".tercet-cache").glob("*")
+    files = (folder / ".tercet-cache").glob("*.npy")
     return {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in files}
 
 

@@ -178,7 +178,7 @@ def test_a_second_command_says_who_holds_the_target(tercet, tmp_path, command):
     with hold_target(tmp_path / command.split()[-1]):
         done = tercet(*command.split())
     is_one_line(done)
-    assert f"out{Path(command).suffix}: another run is going on here: process {os.getpid()} (" in done.stderr
+    assert f"{command.split()[-1]}: another run is going on here: process {os.getpid()} (" in done.stderr
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import ipaddress
 import logging
-import resource
 import signal
 import socket
 import sys
@@ -223,7 +222,12 @@ def _stopping_quietly() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _many_files() -> Iterator[None]:
-    """Allow as many open files as there may be connections."""
+    """Allow as many open files as there may be connections, where the system has such a limit."""
+    try:
+        import resource
+    except ImportError:
+        yield
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * _MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 2 * _MAX_CONNECTIONS)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tercet.errors import OutputError
 from tercet.storage.files import is_temporary, remove_temporaries, target_errors, write_json
 from tercet.storage.hashing import sha256_of_json
-from tercet.storage.manifest import forget, is_whole, record_file
+from tercet.storage.manifest import forget, is_whole, manifest_of, record_file
 
 logger = logging.getLogger("tercet")
 
@@ -65,6 +65,8 @@ class Shards:
         if not path.exists():
             return False
         if is_whole(path):
+            if not manifest_of(path).exists():  # a kill came between the two
+                record_file(path)
             return True
         self.reject(number, "it is not as it was written")
         return False

@@ -261,21 +261,28 @@ def _check_index(index: Path) -> None:
 
 def _convert_pickles(pickles: list[Path], target: Path) -> None:
     """Write pickled weights as safetensors. Of several processes one does it, and the others wait for the file."""
+    lock = target.with_name(".converting.lock")
+    with hold(lock, wait=True):
+        try:
+            if not target.exists():
+                _convert(pickles, target)
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _convert(pickles: list[Path], target: Path) -> None:
     from safetensors.torch import save_file
 
-    with hold(target.with_name(".converting.lock"), wait=True):
-        if target.exists():
-            return
-        tensors: dict[str, torch.Tensor] = {}
-        for file in pickles:
-            tensors |= _read_pickle(file)
-        storages = set[int]()
-        for key, value in tensors.items():  # what is there under two names is written under both
-            storage = value.untyped_storage().data_ptr()
-            tensors[key] = value.clone() if storage in storages else value.contiguous()
-            storages.add(storage)
-        with atomic_write(target) as stream:
-            save_file(tensors, stream.name, {"format": "pt"})
+    tensors: dict[str, torch.Tensor] = {}
+    for file in pickles:
+        tensors |= _read_pickle(file)
+    storages = set[int]()
+    for key, value in tensors.items():  # what is there under two names is written under both
+        storage = value.untyped_storage().data_ptr()
+        tensors[key] = value.clone() if storage in storages else value.contiguous()
+        storages.add(storage)
+    with atomic_write(target) as stream:
+        save_file(tensors, stream.name, {"format": "pt"})
 
 
 def _read_pickle(file: Path) -> dict[str, torch.Tensor]:
