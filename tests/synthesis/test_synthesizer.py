@@ -1,5 +1,6 @@
 """The Synthesizer against transformers' forward and `generate`, and against the exact nucleus distribution."""
 
+import json
 import logging
 import shutil
 import sys
@@ -307,8 +308,9 @@ class TestLoading:
             model.lm_head.weight[5, 5] += 1e-3
         save_generator(model, tokenizer, folder)
         found.append(fingerprint())
-        tokenizer.add_tokens(["guitar"])
-        tokenizer.save_pretrained(folder)
+        content = json.loads((folder / "tokenizer.json").read_text())
+        content["normalizer"] = {"type": "Lowercase"}
+        (folder / "tokenizer.json").write_text(json.dumps(content))
         (folder / "SHA256SUMS").unlink()
         found.append(fingerprint())
         assert len(set(found)) == 4
