@@ -38,10 +38,10 @@ def change(file, **values):
 
 
 def refused(folder, message, **options):
-    start_s = time.monotonic()
+    start_s = time.process_time()
     with pytest.raises(ModelError, match=message):
         Encoder.load(folder, device="cpu", **options)
-    assert time.monotonic() - start_s < 2
+    assert time.process_time() - start_s < 2
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_a_file_that_is_not_as_the_manifest_says_is_named(saved, tmp_path, name)
 
 def test_a_text_of_ten_million_letters_is_cut_before_it_is_tokenised(tiny):
     encoder = tiny("t5")
-    start_s = time.monotonic()
+    start_s = time.process_time()
     vectors, stats = encoder.embed_with_stats(["word " * 2_000_000, " " * 200_000 + "x"])
-    assert time.monotonic() - start_s < 2
+    assert time.process_time() - start_s < 2
     assert stats.num_truncated == 2
     assert (vectors[0] == encoder.embed(["word " * 1000])[0]).all()
