@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from tercet.vectors.embed import embed
     from tercet.vectors.search import search
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "DivergedError",
