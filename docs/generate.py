@@ -150,7 +150,7 @@ def settings_table(settings: type[BaseModel], *, besides: type[BaseModel] | None
     rows = [
         (f"`{name}`", _type(field.annotation, base), _value(field), " ".join((field.description or "").split()))
         for name, field in sorted(settings.model_fields.items(), key=lambda item: not item[1].is_required())
-        if name not in known
+        if name not in known or known[name].description != field.description
     ]
     return table(("setting", "type", "default", ""), rows)
 
