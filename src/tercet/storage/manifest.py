@@ -5,6 +5,7 @@ written last, so a missing one is no error (a kill came before it, or an older v
 """
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +36,11 @@ def write_manifest(folder: Path, *, of: Callable[[Path], bool] = lambda _file: T
     """Write the hashes of the files below a folder, or of those that `of` chooses."""
     found = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_manifest(path) and of(path))
     _write(folder / MANIFEST, {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in found})
+
+
+def write_hashes(folder: Path, hashes: Hashes) -> None:
+    """Write hashes that are known as the manifest of a folder."""
+    _write(folder / MANIFEST, hashes)
 
 
 def record_file(file: Path) -> None:
@@ -86,7 +92,7 @@ def damage_of(manifest: Path, *, of: Callable[[Path], bool] = lambda _file: True
         yield manifest, getattr(error, "strerror", None) or str(error)
         return
     for name, expected in hashes.items():
-        file = manifest.parent / name
+        file = Path(os.path.normpath(manifest.parent / name))  # in a folder of its own, it names files beside that
         if of(file) and (problem := _problem_of(file, expected)):
             yield file, problem
 

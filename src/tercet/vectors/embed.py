@@ -12,8 +12,8 @@ from typing import IO, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tercet.data.rows.given import GivenTexts, TextList, open_given
-from tercet.data.rows.texts import TextFile
+from tercet.data.rows.given import GivenTexts, TextList, given_files, open_given
+from tercet.data.rows.texts import TextFile, readable_twice
 from tercet.encoder.choice import Model, load_encoder
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
@@ -26,6 +26,7 @@ from tercet.storage.locks import hold_target
 from tercet.storage.manifest import forget, record_file, recorded_write
 from tercet.storage.progress import Advance, progress_bar
 from tercet.storage.shards import Shards, in_shards
+from tercet.vectors.folder import embed_folder
 from tercet.vectors.kept import read_kept
 
 SHARD_TEXTS = 8192
@@ -70,12 +71,13 @@ def embed(
 
     Into a file, more than one shard of texts is embedded shard by shard, in a folder beside `out` that is removed at
     the end. Killed and called again with the same texts, model and options, it goes on after the last finished shard
-    and writes the same bytes.
+    and writes the same bytes. Into a folder, each shard is a Parquet file that stays.
 
     Args:
         texts: A list of texts; or a file with one text per row (lines, JSONL, CSV, TSV, Parquet), `-` for standard
             input. A file is checked from end to end before the model is loaded.
-        out: The file to write: .npy (vectors), .parquet or .jsonl (texts and vectors). None to return the vectors.
+        out: The file to write: .npy (vectors), .parquet or .jsonl (texts and vectors); or a folder for one Parquet file
+            per shard, which many tools read as one table. None to return the vectors.
         model: An encoder by its name (`mini`, a folder, a hub id), its settings, or an Encoder.
         column: Which column holds the text; where None, `text`, `sentence`, `caption`, or the only one there is.
         format: How the file is written, where its ending does not tell.
@@ -97,7 +99,8 @@ def embed(
             it is left.
     """
     target = None if out is None else Path(out)
-    if target is not None:
+    into_folder = target is not None and (str(out).endswith("/") or target.is_dir() or not target.suffix)
+    if target is not None and not into_folder:
         writer_for(target)
     check_choice("on_truncate", on_truncate, OnTruncate)
     options: EmbedOptions = {
@@ -108,6 +111,13 @@ def embed(
         "on_truncate": on_truncate,
         "progress": progress,
     }
+    if target is not None and into_folder:
+        with _given_paths(texts) as inputs:
+            encoder = load_encoder(model)
+            stats = embed_folder(
+                target, inputs, encoder, column=column, file_format=format, shard_texts=shard_texts, **options
+            )
+            return replace(stats, max_tokens=encoder.tokens.max_tokens)
     with open_given(texts, column=column, file_format=format) as opened:
         encoder = load_encoder(model)
         if target is not None:
@@ -115,6 +125,16 @@ def embed(
             return replace(stats, max_tokens=encoder.tokens.max_tokens)
         with _named_rows(opened):
             return encoder.embed(list(opened), **options)
+
+
+@contextlib.contextmanager
+def _given_paths(texts: "GivenTexts") -> Iterator[list[str]]:
+    """Yield texts as files; what can be read only once is copied for a while."""
+    if isinstance(texts, TextFile):
+        yield [str(texts.path)]
+        return
+    with contextlib.ExitStack() as stack:
+        yield [str(stack.enter_context(readable_twice(path))) if path == "-" else path for path in given_files(texts)]
 
 
 def embed_into(
@@ -286,7 +306,8 @@ def _fill_shards(
             advance(len(shard.firsts) - len(shard.new_texts))
     for number in range(math.ceil(texts.num_texts / shards.shard_texts)):
         rows = shards.read(number)
-        stats += EmbedStats(len(rows), *map(int, rows[:, -_NUM_COUNTS:].sum(0, dtype=np.float64)))
+        num_tokens, num_truncated = map(int, rows[:, -_NUM_COUNTS:].sum(0, dtype=np.float64))
+        stats += EmbedStats(len(rows), num_tokens, num_truncated)
     return stats
 
 

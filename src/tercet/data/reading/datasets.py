@@ -79,13 +79,20 @@ class HubRecords:
 
     def entries(self) -> Iterator[Entry]:
         """Yield what stands in the split, from its start."""
+        return self.entries_from(0)
+
+    def entries_from(self, place: int, *, line: int = 0) -> Iterator[Entry]:
+        """Yield what stands in the split from a row on."""
         with hub_errors(self.name.id, self.commit):
-            for number, record in enumerate(self._dataset):
+            for number, record in enumerate(self._dataset.skip(place) if place else self._dataset, place):
                 yield Entry(number + 1, number, self._with_names(record))
 
     def record_at(self, place: int) -> dict[str, Any]:
         """Return the record of a row; not for streams."""
         return self._with_names(self._dataset[place])
+
+    def close(self) -> None:
+        """Do nothing: no file is held open."""
 
     def check_unchanged(self) -> None:
         """Do nothing: what was fetched stays as it is."""

@@ -1,6 +1,5 @@
 """What stands at one place of a file, and the errors that reading it can end in."""
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tercet.errors import InputError
@@ -21,11 +20,11 @@ class Entry(NamedTuple):
     """Its first line."""
 
 
-def unreadable(path: Path, error: OSError) -> InputError:
+def unreadable(path: object, error: OSError) -> InputError:
     """Return the error that says why the system does not give a file."""
     return InputError(f"{path}: {error.strerror or error}. Check the name and its permissions.")
 
 
-def changed(path: Path | str) -> InputError:
+def changed(path: object) -> InputError:
     """Return the error for a file that is not as it was."""
     return InputError(f"{path}: changed while it was read. Start again when it is complete.")

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from tercet.data.reading.addresses import Place
 from tercet.data.reading.lines import LINE_COLUMN as LINE_COLUMN
 from tercet.data.reading.lines import LineFile
 from tercet.data.reading.parquet import ParquetFile
 from tercet.data.reading.tmx import TmxFile
-from tercet.errors import RowError, SettingError
+from tercet.errors import InputError, RowError, SettingError
 
 Record = tuple[int, dict[str, Any]]
 """A line number (from 1) and the record there."""
@@ -40,7 +41,7 @@ def read_records(path: Path, file_format: str | None = None) -> Iterator[Record]
             yield line, record
 
 
-def open_file(path: Path, file_format: str, *, names: Sequence[str] | None = None) -> LineFile | ParquetFile | TmxFile:
+def open_file(path: Place, file_format: str, *, names: Sequence[str] | None = None) -> LineFile | ParquetFile | TmxFile:
     """Open a file.
 
     Args:
@@ -53,17 +54,19 @@ def open_file(path: Path, file_format: str, *, names: Sequence[str] | None = Non
         RowError: The header is broken.
     """
     if file_format == "tmx":
+        if not isinstance(path, Path):
+            raise InputError(f"{path}: TMX is only read from this machine. Copy the file here.")
         return TmxFile(path)
     return ParquetFile(path) if file_format == "parquet" else LineFile(path, file_format, names=names)
 
 
-def format_of(path: Path) -> str:
+def format_of(path: Place) -> str:
     """Return a file's format by its ending; what has none of the known endings is a file of plain lines."""
     ending = path.suffix.lower().removeprefix(".")
     return {"ndjson": "jsonl"}.get(ending, ending if ending in FORMATS else "lines")
 
 
-def format_in(path: Path) -> str:
+def format_in(path: Place) -> str:
     """Return a file's format by its ending, and `snli` where plain lines begin with its header."""
     file_format = format_of(path)
     if file_format == "lines" and path.is_file():

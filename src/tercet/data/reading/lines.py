@@ -2,13 +2,12 @@
 
 import csv
 import itertools
-import os
 import re
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
-from pathlib import Path
 from typing import IO, Any
 
+from tercet.data.reading.addresses import Place, state_of
 from tercet.data.reading.entries import Entry, changed, unreadable
 from tercet.errors import RowError
 from tercet.storage.documents import parse_json
@@ -44,13 +43,13 @@ class LineFile:
     names: tuple[str, ...] | None = None  # JSON may have other keys in each line
     blocks: list[int] | None = None
 
-    def __init__(self, path: Path, file_format: str, *, names: Sequence[str] | None = None) -> None:
+    def __init__(self, path: Place, file_format: str, *, names: Sequence[str] | None = None) -> None:
         self.path = path
         try:
             self._stream: IO[bytes] = path.open("rb")
             self.close = weakref.finalize(self, self._stream.close)
             self._first = len(_BOM) if self._stream.read(len(_BOM)) == _BOM else 0
-            self._stat = os.fstat(self._stream.fileno())
+            self._state = state_of(path, self._stream)
         except OSError as error:
             raise unreadable(path, error) from error
         self._first_line = 1
@@ -119,8 +118,7 @@ class LineFile:
 
     def check_unchanged(self) -> None:
         """Raise InputError if somebody wrote to the file."""
-        now = os.fstat(self._stream.fileno())
-        if (now.st_size, now.st_mtime_ns) != (self._stat.st_size, self._stat.st_mtime_ns):
+        if state_of(self.path, self._stream) != self._state:
             raise changed(self.path)
 
 

@@ -1,14 +1,13 @@
 """Parquet files of records, read in order or a row group at a time."""
 
 import contextlib
-import os
 import weakref
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tercet.data.reading.addresses import Place, state_of
 from tercet.data.reading.entries import Entry, changed, unreadable
 from tercet.errors import InputError
 
@@ -25,7 +24,7 @@ class ParquetFile:
         InputError: The file is missing or cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         import pyarrow.parquet
 
         self.path = path
@@ -33,7 +32,7 @@ class ParquetFile:
             self._stream = path.open("rb")
             self.close = weakref.finalize(self, self._stream.close)
             self._file = pyarrow.parquet.ParquetFile(self._stream)
-        self._stat = os.fstat(self._stream.fileno())
+        self._state = state_of(path, self._stream)
         self.names: tuple[str, ...] = tuple(self._file.schema_arrow.names)
         self._columns: list[str] | None = None
         groups = (self._file.metadata.row_group(i).num_rows for i in range(self._file.num_row_groups))
@@ -51,10 +50,18 @@ class ParquetFile:
 
     def entries(self) -> Iterator[Entry]:
         """Yield what stands in the file, from its start."""
-        number = 0
+        return self.entries_from(0)
+
+    def entries_from(self, place: int, *, line: int = 0) -> Iterator[Entry]:
+        """Yield what stands in the file from a row on; row groups before it are not read."""
+        group = max(0, int(np.searchsorted(self._firsts, place, side="right")) - 1)
+        number = int(self._firsts[group])
         with self._errors():
-            for batch in self._file.iter_batches(columns=self._columns):
-                for record in batch.to_pylist():
+            groups = range(group, self._file.num_row_groups)
+            for batch in self._file.iter_batches(columns=self._columns, row_groups=groups):
+                skipped = min(max(0, place - number), len(batch))
+                number += skipped
+                for record in batch.slice(skipped).to_pylist():
                     number += 1
                     yield Entry(number, number - 1, record)
 
@@ -70,8 +77,7 @@ class ParquetFile:
 
     def check_unchanged(self) -> None:
         """Raise InputError if somebody wrote to the file."""
-        now = os.fstat(self._stream.fileno())
-        if (now.st_size, now.st_mtime_ns) != (self._stat.st_size, self._stat.st_mtime_ns):
+        if state_of(self.path, self._stream) != self._state:
             raise changed(self.path)
 
     @contextlib.contextmanager

@@ -4,6 +4,7 @@ The XML is read as a stream by expat. Nothing is ever fetched, and a document th
 are of no use in TMX, and a few of them can stand for gigabytes.
 """
 
+import itertools
 import os
 import weakref
 from collections.abc import Collection, Iterator
@@ -60,6 +61,10 @@ class TmxFile:
             RowError: The rest of the file is not XML, or it declares entities.
         """
         return self._units(0, None)
+
+    def entries_from(self, place: int, *, line: int = 0) -> Iterator[Entry]:
+        """Yield the units from one on; those before it are read, because the rest alone is not XML."""
+        return itertools.dropwhile(lambda entry: entry.place < place, self.entries())
 
     def record_at(self, place: int) -> dict[str, Any]:
         """Return the unit that starts at a byte.

@@ -107,6 +107,9 @@ class EmbedStats:
     max_tokens: int | None = None
     """What truncated texts were cut to, where it is told."""
 
+    shards: dict[str, Any] | None = None
+    """How the shards were made on a cluster: how many, retries, lost workers, the slowest one."""
+
     def to_dict(self) -> dict[str, Any]:
         """Return the counts."""
         return asdict(self)
