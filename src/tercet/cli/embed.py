@@ -20,7 +20,10 @@ EXAMPLES = options.examples(
 def embed(
     source: Annotated[str, typer.Argument(metavar="INPUT", help="A file with one text per row, or - for stdin.")],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Where to: .npy (vectors), .parquet or .jsonl (texts and vectors).")
+        Path,
+        typer.Option(
+            "--out", "-o", help="Where to: .npy (vectors), .parquet or .jsonl (texts and vectors), or a folder."
+        ),
     ],
     model: options.Model = DEFAULT_MODEL,
     settings: options.Settings = None,
