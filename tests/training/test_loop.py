@@ -123,7 +123,7 @@ def test_dropout_and_data_matter_here(whole, tmp_path):
     assert not torch.equal(other.outer.weight, whole[0].outer.weight)
 
 
-@pytest.mark.parametrize("optimizer", ["adafactor", "adamw"])
+@pytest.mark.parametrize("optimizer", ["adafactor", "adamw", "rmsprop"])
 @pytest.mark.parametrize("stop_at", [1, 2, 3, 7, 8, 12])
 def test_a_stopped_run_goes_on_and_ends_with_the_same_bits(tmp_path, optimizer, stop_at):
     expected, _ = run(tmp_path / "whole", optimizer=optimizer)
@@ -213,7 +213,7 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path, whole):
     assert not list((tmp_path / "checkpoints").glob(".*"))
 
 
-@pytest.mark.parametrize("optimizer", ["adafactor", "adamw"])
+@pytest.mark.parametrize("optimizer", ["adafactor", "adamw", "rmsprop"])
 def test_every_update_is_seen_by_who_watches_the_weights(tmp_path, optimizer):
     versions = []
 
@@ -416,7 +416,7 @@ def test_exactly_one_length_is_wanted(lengths):
         LoopSettings(learning_rate=1e-3, **lengths)
 
 
-@pytest.mark.parametrize("optimizer", ["adafactor", "adamw"])
+@pytest.mark.parametrize("optimizer", ["adafactor", "adamw", "rmsprop"])
 @pytest.mark.parametrize("steps", [1, 3])
 def test_weights_that_the_last_update_made_not_finite_are_an_error_and_no_checkpoint(tmp_path, optimizer, steps):
     settings = {"optimizer": optimizer, "clip": None, "learning_rate": 1e38, "steps": steps, "checkpoint_every": 1}

@@ -104,7 +104,7 @@ def test_a_setting_may_have_the_name_of_a_kind_of_stage(read):
         ("stages.qa.batch=1", r"^stages\.qa\.contrast\.batch 1: "),
         ("stages.qa.batch=many", r"^stages\.qa\.contrast\.batch 'many': "),
         ("stages.qa.learning_rate=NaN", r"^stages\.qa\.contrast\.learning_rate nan: "),
-        ("stages.qa.optimizer=sgd", r"^stages\.qa\.contrast\.optimizer 'sgd': .*'adafactor' or 'adamw'"),
+        ("stages.qa.optimizer=sgd", r"^stages\.qa\.contrast\.optimizer 'sgd': .*'adafactor', 'adamw' or 'rmsprop'"),
         ("stages.qa.temperature=0", r"^stages\.qa\.contrast\.temperature 0: "),
         ("stages.qa.steps=5", r"^stages\.qa\.contrast: exactly one of steps and epochs"),
         ("stages.qa.rows=[]", r"^stages\.qa\.contrast\.rows\.sources: "),
@@ -376,6 +376,12 @@ def test_tsdae_has_the_numbers_of_its_paper(name):
     assert (settings.optimizer, settings.steps) == ("adamw", 100_000)
     t5 = ["start=t5-base", "encoder.readout=enc-mean", "stages.in-domain.tie_decoder=false"]
     assert read_recipe(RECIPES / f"{name}.yaml", changes=t5).stages[0].settings.tie_decoder is False
+
+
+def test_contrastive_tension_has_the_numbers_of_its_example():
+    settings = read_recipe(RECIPES / "ct-domain-no-nli.yaml").stages[0].settings
+    assert (settings.batch, settings.negatives, settings.max_tokens) == (16, 7, 75)
+    assert (settings.optimizer, settings.learning_rate, settings.weight_decay) == ("rmsprop", 1e-5, 0)
 
 
 SIMCSE = [path.stem for path in sorted(RECIPES.glob("*simcse*.yaml"))]

@@ -9,6 +9,7 @@ import transformers
 from torch import nn
 
 from tercet.errors import SettingError
+from tercet.storage.settings import checked
 from tercet.training.loop.optimizers import make_optimizer
 from tercet.training.loop.schedules import rate_at
 from tercet.training.loop.settings import LoopSettings
@@ -179,6 +180,16 @@ def test_a_rate_of_no_parameter_is_refused():
     settings = loop_settings(learning_rate=1e-3, rates={"matrix": 0.1, "encodr": 0.1})
     with pytest.raises(SettingError, match=r"'encodr': no parameter has it in its name\. One of them is temperature"):
         make_optimizer(Parts(), settings)
+
+
+def test_rmsprop_is_torchs_own_without_decay():
+    optimizer = make_optimizer(Parts(), loop_settings(optimizer="rmsprop", learning_rate=1e-3))
+    assert type(optimizer) is torch.optim.RMSprop
+    assert {(group["alpha"], group["eps"], group["weight_decay"]) for group in optimizer.param_groups} == {
+        (0.99, 1e-8, 0)
+    }
+    with pytest.raises(SettingError, match="weight_decay: rmsprop would add it to gradients"):
+        checked(LoopSettings, {"steps": 1, "learning_rate": 1, "optimizer": "rmsprop", "weight_decay": 0.1})
 
 
 @pytest.mark.parametrize("optimizer", ["adafactor", "adamw"])

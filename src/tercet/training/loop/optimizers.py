@@ -22,6 +22,9 @@ _OPTIMIZERS: dict[str, Callable[[list[dict[str, Any]], LoopSettings], torch.opti
     "adamw": lambda groups, settings: torch.optim.AdamW(
         groups, lr=settings.learning_rate, betas=(0.9, 0.999), eps=1e-8, fused=True
     ),
+    "rmsprop": lambda groups, settings: torch.optim.RMSprop(
+        groups, lr=settings.learning_rate, alpha=0.99, eps=1e-8, momentum=0, foreach=True
+    ),
 }
 
 

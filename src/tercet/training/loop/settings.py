@@ -83,8 +83,8 @@ class LoopSettings(Settings):
     """What the rate is multiplied with, by a part of parameters' names, from a dot on; the first that fits counts:
     `{encoder: 0.1, shared: 0.1}`."""
 
-    optimizer: Literal["adafactor", "adamw"] = "adafactor"
-    """`adafactor` as the papers use it (a given rate, no first moment), or `adamw`."""
+    optimizer: Literal["adafactor", "adamw", "rmsprop"] = "adafactor"
+    """`adafactor` as the papers use it (a given rate, no first moment), `adamw`, or `rmsprop`."""
 
     scale_parameters: bool = Field(default=False, exclude_if=lambda scaled: not scaled)
     """Whether `adafactor` multiplies an update by the size of its parameter, so that the rate is a share of it: as in
@@ -118,7 +118,9 @@ class LoopSettings(Settings):
     """How many steps a killed run loses at most."""
 
     @model_validator(mode="after")
-    def _one_length(self) -> Self:
+    def _fits_together(self) -> Self:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("exactly one of steps and epochs must be given")
+        if self.optimizer == "rmsprop" and self.weight_decay:
+            raise ValueError("weight_decay: rmsprop would add it to gradients. Set weight_decay: 0, or take adamw")
         return self
