@@ -9,18 +9,19 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from torch import distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import FSDPModule
 
 from tercet import Encoder
-from tercet.data.rows.kinds import NliPair, ParallelPair, Triplet
-from tercet.training.loop.processes import is_sharded
+from tercet.data.rows.kinds import NliPair, ParallelPair, Text, Triplet
+from tercet.training.loop.processes import Processes, is_sharded
 from tercet.training.objectives.classify import NliClassifier
 from tercet.training.objectives.compute import ComputeSettings
 from tercet.training.objectives.contrast import Contrast, ContrastSettings
 from tercet.training.objectives.distill import Distill, DistillSettings
 from tercet.training.objectives.gather import Gather
 from tercet.training.objectives.parallel import Parallel, ParallelSettings
+from tercet.training.objectives.tension import Tension, TensionSettings
+from tercet.training.stages.sharded import shard_tower
 
 # equal texts within a slice and across slices, as anchors, positives and negatives; slices of 3 and 2 rows
 TRIPLETS = [
@@ -43,11 +44,13 @@ CASES = {
     "contrast": ("contrast", False),
     "classify": ("classify", False),
     "sharded": ("contrast", True),
+    "sharded-decoder": ("contrast", True),
     "parallel": ("parallel", False),
     "parallel-sharded": ("parallel", True),
     "dual": ("dual", False),
     "multilingual": ("multilingual", False),
     "distill": ("distill", False),
+    "tension": ("tension", False),
 }
 """Objectives, and whether weights are divided among the processes."""
 
@@ -77,20 +80,18 @@ def take_step(name, encoder, rows, compute, folder, gather=None):
     elif name == "distill":
         settings, batch = DistillSettings(pair_weight=3.0), TRIPLETS
         objective = Distill(encoder, lambda keys: TARGETS[keys % 97], settings, compute=compute, gather=gather)
+    elif name == "tension":
+        other, batch = Encoder.load(folder / "model", device="cpu"), [Text(row.anchor) for row in TRIPLETS]
+        objective = Tension(encoder, other, TensionSettings(negatives=2), compute=compute, gather=gather)
     else:
         objective, batch = NliClassifier(encoder, compute=compute, gather=gather), PAIRS
     result = objective.step(batch[rows])
     return result, {name: p.grad for name, p in objective.module.named_parameters() if p.grad is not None}
 
 
-def shard(tower, world):
-    """Divide the weights among the processes; their gradients are summed, as all others."""
-    mesh = init_device_mesh("cpu", (world,))
-    for part in (*tower.backbone.encoder.block, tower):
-        fully_shard(part, mesh=mesh)
-        part.set_gradient_divide_factor(1.0)
-        part.set_force_sum_reduction_for_comms(True)  # gloo knows no other
-    register_fsdp_forward_method(tower, "raw")
+def model_of(case, folder):
+    """Return the model that a case trains."""
+    return Encoder.load(folder / ("model-decoder" if case.endswith("decoder") else "model"), device="cpu")
 
 
 def main() -> None:
@@ -100,9 +101,12 @@ def main() -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder / 'store'}", rank=rank, world_size=world)
     compute = ComputeSettings(max_activation_gb=1e-3 if rank else 10, max_batch_tokens=20)
     for case, (name, sharded) in CASES.items():
-        encoder = Encoder.load(folder / "model", device="cpu")
+        encoder = model_of(case, folder)
         if sharded:
-            shard(encoder.tower, world)
+            shard_tower(encoder.tower, Processes(rank, world, torch.device("cpu"), shards=True))
+            layers = [*encoder.tower.backbone.encoder.block]
+            layers += [*encoder.tower.backbone.decoder.block] if case.endswith("decoder") else []
+            assert all(isinstance(part, FSDPModule) for part in (*layers, encoder.tower))
         result, gradients = take_step(name, encoder, SLICES[rank], compute, folder, Gather())
         for parameter, gradient in gradients.items():
             if is_sharded(gradient):

@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tercet import Encoder
 from tercet.training.objectives.compute import ComputeSettings
 
 SCRIPT = Path(__file__).with_name("one_of_several.py")
@@ -28,6 +27,7 @@ def folder(tiny, tmp_path_factory):
     """Return the folder with a model and what two processes have computed with it."""
     folder = tmp_path_factory.mktemp("processes")
     tiny("t5", readout="enc-mean", projection=24).save(folder / "model")
+    tiny("t5", readout="encdec-first", projection=24).save(folder / "model-decoder")
     tiny("bert", readout="mean", projection=24).save(folder / "source")
     children = [
         subprocess.Popen([sys.executable, SCRIPT, str(rank), "2", folder], stderr=subprocess.PIPE, text=True)
@@ -43,10 +43,22 @@ def folder(tiny, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "case", ["contrast", "classify", "sharded", "parallel", "parallel-sharded", "dual", "multilingual", "distill"]
+    "case",
+    [
+        "contrast",
+        "classify",
+        "sharded",
+        "sharded-decoder",
+        "parallel",
+        "parallel-sharded",
+        "dual",
+        "multilingual",
+        "distill",
+        "tension",
+    ],
 )
 def test_two_processes_give_the_loss_and_gradients_of_one(folder, script, case):
-    encoder = Encoder.load(folder / "model", device="cpu")
+    encoder = script.model_of(case, folder)
     result, wanted = script.take_step(script.CASES[case][0], encoder, slice(None), ComputeSettings(), folder)
     for rank in range(2):
         found = load_file(folder / f"{case}-{rank}.safetensors")

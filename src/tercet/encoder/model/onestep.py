@@ -5,14 +5,20 @@ With one token, decoder self-attention is `x Wv Wo`: a softmax over one key is 1
 a text, and its only token-sized operations are two products with `H` itself.
 """
 
+from collections.abc import Iterable
+from functools import partial
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 if TYPE_CHECKING:
     from transformers import T5Model
+
+ENTRY = "first_step"
+"""The method of a decoder block that computes its step, where `add_entries` has given it one."""
 
 
 def first_decoder_output(model: "T5Model", encoded: Tensor, mask: Tensor) -> Tensor:
@@ -28,12 +34,23 @@ def first_decoder_output(model: "T5Model", encoded: Tensor, mask: Tensor) -> Ten
     x = decoder.dropout(decoder.embed_tokens(start))
     padding = (mask == 0)[:, None, :]
     for block in decoder.block:
-        self_attention, cross_attention, feed_forward = block.layer
-        x = x + self_attention.dropout(_attend_to_itself(self_attention, x))
-        x = x + cross_attention.dropout(_attend_to_text(cross_attention, x, encoded, padding))
-        x = feed_forward(x)
+        x = getattr(block, ENTRY, partial(_first_step, block))(x, encoded, padding)
     hidden: Tensor = decoder.dropout(decoder.final_layer_norm(x))
     return hidden
+
+
+def add_entries(blocks: Iterable[nn.Module]) -> None:
+    """Give decoder blocks a method for their step, so that FSDP can gather the weights of one block at a time."""
+    for block in blocks:
+        setattr(block, ENTRY, MethodType(_first_step, block))
+
+
+def _first_step(block: Any, x: Tensor, encoded: Tensor, padding: Tensor) -> Tensor:
+    self_attention, cross_attention, feed_forward = block.layer
+    x = x + self_attention.dropout(_attend_to_itself(self_attention, x))
+    x = x + cross_attention.dropout(_attend_to_text(cross_attention, x, encoded, padding))
+    output: Tensor = feed_forward(x)
+    return output
 
 
 def _attend_to_itself(layer: Any, x: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import cast
@@ -70,13 +70,14 @@ class Processes:
                 gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient))
                 start += gradient.numel()
 
-    def shard(self, module: nn.Module, *, units: Sequence[nn.Module], entry: str) -> None:
+    def shard(self, module: nn.Module, *, units: Mapping[nn.Module, str | None], entry: str) -> None:
         """Divide a module's parameters among the processes, as accelerate's FSDP configuration says.
 
         Args:
             module: The module.
-            units: Parts of it whose parameters are gathered, used and let go together; the rest is one more unit.
-            entry: The name of the module's method that computes.
+            units: Parts of it whose parameters are gathered, used and let go together, and the method of each that
+                computes, where they are not called themselves; the rest is one more unit.
+            entry: The method of the module that computes.
         """
         from accelerate import FullyShardedDataParallelPlugin
         from torch.distributed.device_mesh import init_device_mesh
@@ -94,7 +95,9 @@ class Processes:
             if isinstance(part, FSDPModule):
                 part.set_gradient_divide_factor(1.0)  # gradients are summed, as sum_gradients does
                 part.set_force_sum_reduction_for_comms(True)  # gloo knows no other reduction
-        register_fsdp_forward_method(module, entry)
+        for part, method in {**units, module: entry}.items():
+            if method is not None:
+                register_fsdp_forward_method(part, method)
         # a warning about changes in place, which the layers of transformers do not make
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
 

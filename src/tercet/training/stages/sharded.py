@@ -4,12 +4,27 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import nn
 
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.forward.batches import batches_by_length
 from tercet.encoder.forward.vectors import embed_rows
 from tercet.encoder.model.arrays import Vectors
-from tercet.encoder.model.tower import unit_length
+from tercet.encoder.model.onestep import ENTRY, add_entries
+from tercet.encoder.model.tower import Tower, unit_length
+from tercet.training.loop.processes import Processes
+
+
+def shard_tower(tower: Tower, processes: Processes) -> None:
+    """Divide a tower's weights among processes: each layer of encoder and decoder is gathered by itself."""
+    encoder = tower.backbone.get_submodule("encoder")
+    layers = encoder.get_submodule("block" if hasattr(encoder, "block") else "layer")
+    units: dict[nn.Module, str | None] = dict.fromkeys(layers.children())
+    if tower.has_decoder:
+        blocks = [*tower.backbone.get_submodule("decoder.block").children()]
+        add_entries(blocks)
+        units |= dict.fromkeys(blocks, ENTRY)
+    processes.shard(tower, units=units, entry="raw")
 
 
 class ShardedEncoder:
