@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.storage.choices import Strategy
-from tercet.storage.extras import require
 from tercet.synthesis.candidates import Candidate
 from tercet.synthesis.finders import finder_for
+from tercet.synthesis.nearest_words import NearestByWords
 from tercet.synthesis.settings import Relation, Sampling, SynthesisSettings, as_list
 
 Hypotheses = list[list[str]]
@@ -86,28 +86,16 @@ class Generated:
 
 
 class Retrieved:
-    """The nearest other sentences by BM25. All sentences and their index are in memory."""
+    """The nearest other sentences by BM25."""
 
     def __init__(self, _settings: SynthesisSettings, num_samples: int, model: Model, every: Iterable[str]) -> None:
-        self._bm25, self._num, self._model = require("bm25s", "synthesis"), num_samples, model
-        self._texts = [*every]
-        self._index = self._bm25.BM25()
-        if self._texts:
-            self._index.index(self._tokens(self._texts), show_progress=False)
+        self._num, self._model, self._nearest = num_samples, model, NearestByWords(every)
         self.plan = {"bm25s": version("bm25s")}
 
     def __call__(self, sentences: list[str], *, first: int, seed: int) -> list[Candidate]:
         """Return the nearest other sentences that share a word."""
-        k = min(self._num + 1, len(self._texts))
-        found, scores = self._index.retrieve(self._tokens(sentences), k=k, show_progress=False)
-        near = [
-            [self._texts[i] for i, score in zip(row, points, strict=True) if score > 0 and i != number][: self._num]
-            for number, (row, points) in enumerate(zip(found.tolist(), scores.tolist(), strict=True), first)
-        ]
+        near = self._nearest(sentences, first=first, num=self._num)
         return judged(self._model, sentences, near, None, first=first)
-
-    def _tokens(self, texts: list[str]) -> Any:
-        return self._bm25.tokenize(texts, stopwords=None, show_progress=False, return_ids=False)
 
 
 class Translated:
