@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tercet import Encoder, ModelError
+from tercet import Encoder, ModelError, verify
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +163,47 @@ def test_a_file_that_is_not_as_the_manifest_says_is_named(saved, tmp_path, name)
     refused(folder, rf"{name}: is not as it was written")
     (folder / "SHA256SUMS").write_text("nonsense")
     refused(folder, "SHA256SUMS: is damaged itself")
+
+
+@pytest.fixture
+def large(saved, tmp_path, monkeypatch):
+    """Return the weights of a model, with its manifest, that count as large, and what is embedded with them."""
+    monkeypatch.setattr("tercet.encoder.folder.limits._MAX_CHECKED_BYTES", 100_000)
+    folder = shutil.copytree(saved / "bert", tmp_path / "large")
+    return folder / "model.safetensors", Encoder.load(folder).embed(["A man is playing.", "x"])
+
+
+@pytest.mark.parametrize("change", [lambda x: x[:-1], lambda x: x + b"\0", lambda x: x[:150_000]])
+def test_large_weights_of_another_size_are_refused(large, change):
+    file, _ = large
+    file.write_bytes(change(file.read_bytes()))
+    refused(file.parent, "the weights cannot be read")
+
+
+def test_a_flipped_bit_in_the_header_of_large_weights_never_gives_other_vectors(large):
+    file, wanted = large
+    good, num_refused = file.read_bytes(), 0
+    places = range(0, 8 + int.from_bytes(good[:8], "little"), 37)
+    for number, place in enumerate(places):
+        content = bytearray(good)
+        content[place] ^= 1 << number % 8
+        file.write_bytes(content)
+        try:
+            assert (Encoder.load(file.parent).embed(["A man is playing.", "x"]) == wanted).all()
+        except ModelError:
+            num_refused += 1
+    assert len(places) > 100 and num_refused > 0.95 * len(places)
+
+
+def test_a_flipped_bit_among_the_numbers_is_found_at_once_or_by_verify(large, monkeypatch):
+    file, _ = large
+    content = bytearray(file.read_bytes())
+    content[-1000] ^= 1
+    file.write_bytes(content)
+    Encoder.load(file.parent)
+    assert verify(file.parent).damaged == {str(file): "is not as it was written"}
+    monkeypatch.undo()
+    refused(file.parent, r"model\.safetensors: is not as it was written")
 
 
 def test_a_text_of_ten_million_letters_is_cut_before_it_is_tokenised(tiny):

@@ -5,6 +5,7 @@ import pytest
 
 import tercet
 from tercet.encoder.encoder import Encoder
+from tercet.vectors.kept import read_kept
 from tercet.vectors.remembered import RememberedVectors
 
 TEXTS = [f"Sentence number {i} about a guitar." for i in range(10)]
@@ -126,3 +127,11 @@ def test_damaged_vectors_of_a_teacher_are_made_again(encoder, tmp_path, caplog, 
     again = RememberedVectors(tmp_path, encoder, precision="exact")
     np.testing.assert_array_equal(again(again.add(lambda: iter(TEXTS), label="test")), first)
     assert caplog.text.count("made again") == 1
+
+
+@pytest.mark.parametrize("header", [b"{'a': ", b"{'descr': '<f4', 'shape': (" + b"9" * 3000 + b",)}", b"x" * 50, b""])
+def test_a_header_that_cannot_be_read_is_damage_and_no_other_error(tmp_path, header):
+    file = tmp_path / "a.npy"
+    file.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(ValueError, match="it cannot be read"):
+        read_kept(file, dtype=np.dtype(np.float32), shape=(None, None))

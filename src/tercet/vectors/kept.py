@@ -28,8 +28,10 @@ def read_kept(
         if not checked and not is_whole(file):
             raise ValueError("it is not as it was written")
         array = np.load(file, mmap_mode="r", allow_pickle=False)
-    except EOFError as error:
-        raise ValueError("it is empty") from error
+    except OSError:
+        raise
+    except Exception as error:  # a header that is no Python literal fails in many ways
+        raise ValueError(f"it cannot be read: {error}") from error
     if not isinstance(array, np.ndarray) or array.dtype != dtype:
         raise ValueError(f"it holds {getattr(array, 'dtype', 'something else')}, not {dtype}")
     if [has if wanted is None else wanted for has, wanted in zip(array.shape, shape, strict=False)] != [*array.shape]:

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 _FIX = "Fetch or save the model again."
 
 _MAX_FILES = 10_000
-_MAX_CHECKED_BYTES = 2**22
-"""Larger files are compared with the manifest by `tercet verify`; reading them twice would slow down every start."""
+_MAX_CHECKED_BYTES = 2**26
+"""Files up to this size are compared with the manifest at every start: some hundredths of a second. Of larger weights,
+size and header are looked at: safetensors reads no file whose header does not describe it to the last byte, and weights
+whose names or shapes are not those of the configuration are refused. `tercet verify` compares all of them."""
 
 _MAX_TOKENIZER_BYTES = 2**27
 _MAX_GROWTH = 64
