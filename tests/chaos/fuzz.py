@@ -2,7 +2,6 @@
 
 import json
 import resource
-import shutil
 import signal
 from pathlib import Path
 
@@ -10,15 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
-from tercet import Encoder, TercetError
-from tercet.data.reading.formats import FORMATS, read_records
-from tercet.data.rows.texts import TextFile
-from tercet.evaluation.tasks.own import kind_of
-from tercet.reporting.results import read_runs
-from tercet.storage.files import read_json
-from tercet.storage.manifest import damage_of
-from tercet.synthesis.corpus import read_audit
-from tercet.training.recipe import read_recipe
+from tercet import TercetError
 
 MAX_SECONDS, MAX_BYTES = 10, 500 * 2**20
 
@@ -90,79 +81,6 @@ def other_values(draw, content):
             break
         place = place[key]
     return json.dumps(value if draw(st.integers(0, 9)) else other).encode()
-
-
-def readers(world, done, scratch):
-    """Return (name, good file, reader) of everything that reads files of others."""
-    scratch.mkdir()
-    found = []
-
-    def add(name, content, read, file):
-        found.append(
-            (name, content, lambda data: (file.parent.mkdir(exist_ok=True), file.write_bytes(data), read(file)))
-        )
-
-    texts = (world / "in.txt").read_bytes()
-    as_json = b"".join(json.dumps({"text": line}).encode() + b"\n" for line in texts.decode().splitlines()[:4])
-    sides = b"".join(b'<tuv xml:lang="%s"><seg>one</seg></tuv>' % side for side in (b"en", b"de"))
-    tmx = b'<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body><tu>%s</tu></body></tmx>' % sides
-    tables = (world / "pairs.tsv").read_bytes()[:400]
-    contents = {
-        "lines": texts[:300],
-        "jsonl": as_json,
-        "csv": tables.replace(b"\t", b","),
-        "tsv": tables,
-        "snli": tables,
-        "tmx": tmx,
-    }
-    contents["parquet"] = next((done / "synthesize" / "made" / "candidates").glob("*.parquet")).read_bytes()
-    for name in FORMATS:
-        file = scratch / f"a.{name}"
-        add(f"records: {name}", contents[name], lambda file, name=name: [*read_records(file, name)], file)
-        if name in ("lines", "jsonl", "csv", "tsv", "parquet"):
-            add(f"texts: {name}", contents[name], lambda file, name=name: TextFile.open(file, file_format=name), file)
-    add("task file", tables, kind_of, scratch / "task.tsv")
-    add("recipe", (world / "recipe.yaml").read_bytes(), read_recipe, scratch / "recipe.yaml")
-    add(
-        "results",
-        (done / "evaluate" / "scores" / "results.json").read_bytes(),
-        lambda file: read_runs([file]),
-        scratch / "results.json",
-    )
-    add("json", (world / "t5" / "config.json").read_bytes(), read_json, scratch / "a.json")
-    add(
-        "audit",
-        (done / "synthesize" / "made" / "audit.json").read_bytes(),
-        lambda file: read_audit(file.parent),
-        scratch / "audit" / "audit.json",
-    )
-    add("manifest", (world / "t5" / "SHA256SUMS").read_bytes(), lambda file: [*damage_of(file)], scratch / "SHA256SUMS")
-    add(
-        "log",
-        (done / "train" / "run" / "metrics.jsonl").read_bytes(),
-        lambda file: read_runs([file.parent]),
-        scratch / "log" / "metrics.jsonl",
-    )
-    for model in ("t5", "bert"):
-        for file in sorted(each for each in (world / model).rglob("*") if each.suffix in (".json", ".safetensors")):
-            copy = scratch / model
-            shutil.copytree(world / model, copy, dirs_exist_ok=True)
-            (copy / "SHA256SUMS").unlink(missing_ok=True)
-            place = copy / file.relative_to(world / model)
-            add(f"model: {model}/{place.relative_to(copy)}", file.read_bytes(), _embeds(copy, place), place)
-    return found
-
-
-def _embeds(folder, place):
-    good = place.read_bytes()
-
-    def read(_file):
-        try:
-            Encoder.load(folder, device="cpu").embed(["A man is playing.", "x"])
-        finally:
-            place.write_bytes(good)
-
-    return read
 
 
 def fuzz(name, content, read, *, num, seed):

@@ -9,7 +9,6 @@ import argparse
 import itertools
 import json
 import logging
-import os
 import random
 import shutil
 import signal
@@ -26,6 +25,7 @@ import tercet
 from chaos import fuzz
 from chaos.commands import COMMANDS, OK, REFUSED, copy_of, make_world, run_main, start
 from chaos.faults import KINDS, Faults
+from chaos.readers import readers
 
 _MODULES = [
     "accelerate.state",
@@ -42,6 +42,15 @@ _MODULES = [
     "tercet.vectors.embed",
 ]
 """What commands import late: here once, and not in every copy of this process."""
+
+_KEPT = {
+    "embed": "out.npy.parts/*.npy*",
+    "train": "run/stages/*/checkpoints/*/*",
+    "train, 2 processes": "run/stages/*/checkpoints/*/*",
+    "synthesize": "made/candidates/*.parquet*",
+    "adapt": "adapted/run/stages/*/checkpoints/*/*",
+}
+"""What a killed command has kept for its next start."""
 
 _EXAMPLES = 40
 """How many inputs a reader gets at a time."""
@@ -60,6 +69,7 @@ class Chaos:
     def __init__(self, world, scratch, *, seed, slow):
         self.world, self.scratch, self.random = world, scratch, random.Random(seed)
         self.tried, self.survived, self.failures = Counter(), Counter(), []
+        self.writes = {}
         self.commands = {name: command for name, command in COMMANDS.items() if slow or not command.is_slow}
         self.expected, self.num_writes = {}, {}
         self.done = scratch / "done"
@@ -78,13 +88,29 @@ class Chaos:
             self.expected[name] = command.digests(folder)
             self.num_writes[name] = int(counted.read_text())
             folder.rename(self.done / name)
+        vectors = self.done / "embed" / "vectors"  # a folder of their own, for flips
+        vectors.mkdir()
+        for file in (self.done / "embed").glob("out.npy*"):
+            file.rename(vectors / file.name)
 
     def _count(self, row, failure):
         self.tried[row] += 1
         if failure is None:
             self.survived[row] += 1
         else:
-            self.failures.append(f"{row}: {failure}")
+            self._fail(f"{row}: {failure}")
+
+    def _fail(self, failure):
+        self.failures.append(failure)
+        print(failure, flush=True)  # a long run may be ended from outside
+
+    def _next_write(self, name, kind):
+        """Return the number of a write: all of a command's writes in turn, in an order that is drawn."""
+        if not self.writes.get((name, kind)):
+            numbers = [*range(1, self.num_writes[name] + 1)]
+            self.random.shuffle(numbers)
+            self.writes[name, kind] = numbers
+        return self.writes[name, kind].pop()
 
     def _after(self, name, folder):
         """Start a command again, undisturbed, and return what is wrong then."""
@@ -112,7 +138,7 @@ class Chaos:
         folder = copy_of(self.world, self.scratch)
         started = start(name, folder)
         time.sleep(delay_s)
-        os.kill(started.pid, signal.SIGKILL)
+        started.kill()
         started.end()
         problem = self._after(name, folder)
         self._count(f"{name}: kill at random", problem and f"after {delay_s:.3f} s: {problem}")
@@ -152,12 +178,7 @@ class Chaos:
         folder = copy_of(self.world, self.scratch)
         number = self.random.randrange(self.num_writes[name] // 2, self.num_writes[name])
         start(name, folder, faults=Faults("kill", number, folder)).end()
-        kept = {
-            "embed": "out.npy.parts/*.npy*",
-            "train": "run/stages/*/checkpoints/*/*",
-            "synthesize": "made/candidates/*.parquet*",
-        }
-        files = sorted(each for each in folder.glob(kept[name]) if each.is_file() and each.stat().st_size)
+        files = sorted(each for each in folder.glob(_KEPT[name]) if each.is_file() and each.stat().st_size)
         if files:
             file = self.random.choice(files)
             content = bytearray(file.read_bytes())
@@ -185,21 +206,23 @@ class Chaos:
         row = "read " + name.partition(":")[0]
         self.tried[row] += num
         self.survived[row] += num - len(wrong)
-        self.failures += [f"read {name}: {problem}" for problem in wrong]
+        for problem in wrong:
+            self._fail(f"read {name}: {problem}")
 
     def rounds(self):
         """Yield disturbances without end, every sort in turn."""
-        readers = fuzz.readers(self.world, self.done, self.scratch / "read")
-        kept = [self.done / "train" / "run", self.done / "synthesize" / "made", self.world / "t5"]
+        found = readers(self.world, self.done, self.scratch / "read")
+        kept = [self.done / "train" / "run", self.done / "synthesize" / "made", self.done / "adapt" / "adapted"]
+        kept += [self.done / "embed" / "vectors", self.world / "t5"]
         for number in itertools.count():
             for target in kept:
                 for _ in range(3):
                     yield partial(self.flip, target)
             for name, kind in itertools.product(self.commands, KINDS):
-                yield partial(self.fault, name, kind, self.random.randrange(self.num_writes[name]) + 1)
-            for reader in readers[number % 4 :: 4]:
+                yield partial(self.fault, name, kind, self._next_write(name, kind))
+            for reader in found[number % 4 :: 4]:
                 yield partial(self.fuzz, reader, seed=number)
-            for name in ("embed", "train", "synthesize"):
+            for name in _KEPT:
                 yield partial(self.flip_and_go_on, name)
             for name in self.commands:
                 yield partial(self.kill, name, self.random.random() * 1.5)
@@ -214,7 +237,8 @@ class Chaos:
 
 def _counting(faults, counted):
     code = run_main()
-    counted.write_text(str(faults.num_writes))
+    if faults.num_writes:  # of several processes the first one counts
+        counted.write_text(str(faults.num_writes))
     return code
 
 
@@ -246,20 +270,23 @@ def main():
     logging.disable(logging.CRITICAL)
     for name in _MODULES:
         import_module(name)
-    with tempfile.TemporaryDirectory(prefix="tercet-chaos-") as scratch:
-        world = Path(scratch) / "world"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with tempfile.TemporaryDirectory(prefix="tercet-chaos-") as folder:
+        scratch = Path(folder) / "copies"
+        scratch.mkdir()
+        world = scratch / "world"
         world.mkdir()
         make_world(world, make_models)
-        chaos = Chaos(world, Path(scratch), seed=args.seed, slow=args.slow)
+        chaos = Chaos(world, scratch, seed=args.seed, slow=args.slow)
         chaos.prepare()
         start_s = time.monotonic()
-        for disturb in chaos.rounds():
-            disturb()
-            if time.monotonic() - start_s > 60 * args.minutes:
-                break
-    print(chaos.table())
-    for failure in chaos.failures[:40]:
-        print(failure)
+        try:
+            for disturb in chaos.rounds():
+                disturb()
+                if time.monotonic() - start_s > 60 * args.minutes:
+                    break
+        finally:
+            print(chaos.table(), flush=True)
     sys.exit(1 if chaos.failures else 0)
 
 

@@ -22,6 +22,15 @@ LAUGHS = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}, *{a}, *{a}]\n" for 
 TMX = '<?xml version="1.0" encoding="utf-7"?><tmx><header srclang="en"/><body></body></tmx>'
 
 
+ENTITIES = '<!DOCTYPE tmx [<!ENTITY x "y">]><tmx><header srclang="en"/><body>&x;</body></tmx>'
+
+
+def modules(folder, **values):
+    """Change the second module of a model."""
+    first, second, *others = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps([first, {**second, **values}, *others]))
+
+
 def change(file, **values):
     file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
@@ -52,8 +61,61 @@ CASES = {
     "a manifest that is damaged": ({"x/SHA256SUMS": "\0"}, "verify x/SHA256SUMS"),
     "nothing to verify": ({"x/a": "b"}, "verify x"),
     "a run that is none": ({"x/a": ""}, "runs prune x"),
+    "rows of a list": ({"a.jsonl": "[1, 2]\n"}, "embed a.jsonl"),
+    "rows of nothing": ({"a.jsonl": "null\n"}, "embed a.jsonl"),
+    "a text that is a number": ({"a.jsonl": '{"text": 1}\n'}, "embed a.jsonl"),
+    "a text that is nested": ({"a.jsonl": '{"text": ["one"]}\n'}, "embed a.jsonl"),
+    "rows that are no Parquet": ({"a.parquet": "PAR1PAR1"}, "embed a.parquet"),
+    "TMX that ends early": ({"a.tmx": "<tmx><body><tu>"}, "evaluate --tasks parallel:a.tmx"),
+    "TMX with entities": ({"a.tmx": ENTITIES}, "evaluate --tasks parallel:a.tmx"),
+    "nested JSON to search in": ({"a.jsonl": '{"text": ' + NESTED + "}\n"}, "search one --in a.jsonl"),
+    "nested JSON to find duplicates in": ({"a.jsonl": '{"text": ' + NESTED + "}\n"}, "dedup a.jsonl --out b.jsonl"),
+    "nested JSON to cluster": ({"a.jsonl": '{"text": ' + NESTED + "}\n"}, "cluster a.jsonl --out b"),
+    "nested JSON to synthesize from": ({"a.jsonl": '{"text": ' + NESTED + "}\n"}, "synthesize a.jsonl --out b"),
+    "nested JSON to judge by": ({"t.jsonl": NESTED}, "adapt in.txt --out b --eval scored:t.jsonl"),
+    "results of a number": ({"r.json": "1"}, "report r.json --out r.html"),
+    "results without tasks": ({"r.json": '{"tasks": null}'}, "report r.json --out r.html"),
+    "results of nested tasks": ({"r.json": '{"tasks": {"STS12": ' + NESTED + "}}"}, "report r.json --out r.html"),
+    "results of 5,000 digits": (  
+        {"r.json": '{"tasks": {"STS12": {"score": ' + DIGITS + "}}}"}, "report r.json --out r.md"),
+    "a log of lists": ({"run/metrics.jsonl": "[]\n"}, "report run --out r.html"),
+    "a sweep that is null": ({"s/sweep.json": "null"}, "report s --out r.html"),
+    "a recipe of null": ({"r.yaml": "null"}, "train r.yaml --run run"),
+    "a recipe of lists": ({"r.yaml": "- 1"}, "train r.yaml --run run"),
+    "a recipe whose stages are a text": ({"r.yaml": "stages: x"}, "train r.yaml --run run"),
+    "a recipe in Latin-1": ({"r.yaml": b"name: \xe9"}, "train r.yaml --run run"),
+    "a recipe with a date": ({"r.yaml": "name: 2026-11-19\nstages: [{contrast: {}}]"}, "train r.yaml --run run"),
+    "a recipe with a tag": ({"r.yaml": "name: !!python/name:os.system x"}, "train r.yaml --run run"),
 }  # fmt: skip
 MODEL_CASES = {
+    "config.json: null": lambda folder: (folder / "config.json").write_text("null"),
+    "config.json: empty": lambda folder: (folder / "config.json").write_text(""),
+    "config.json: no UTF-8": lambda folder: (folder / "config.json").write_bytes(b'{"a": "\xff"}'),
+    "config.json: 5,000 digits": lambda folder: (folder / "config.json").write_text('{"d_model": ' + DIGITS + "}"),
+    "config.json: no heads": lambda folder: change(folder / "config.json", num_heads=0),
+    "config.json: half a layer": lambda folder: change(folder / "config.json", num_layers=1.5),
+    "config.json: a start beyond its tokens": lambda folder: change(folder / "config.json", vocab_size=7),
+    "config.json: an epsilon of infinity": lambda folder: change(folder / "config.json", layer_norm_epsilon=1e400),
+    "config.json: a model type of a list": lambda folder: change(folder / "config.json", model_type=["t5"]),
+    "modules.json: an object": lambda folder: (folder / "modules.json").write_text("{}"),
+    "modules.json: nested": lambda folder: (folder / "modules.json").write_text(NESTED),
+    "modules.json: a path of a number": lambda folder: modules(folder, path=1),
+    "modules.json: a path that is not there": lambda folder: modules(folder, path="9_Nothing"),
+    "modules.json: a type of null": lambda folder: modules(folder, type=None),
+    "pooling: null": lambda folder: (folder / "1_Pooling" / "config.json").write_text("null"),
+    "pooling: nested": lambda folder: (folder / "1_Pooling" / "config.json").write_text(NESTED),
+    "tokenizer.json: nested": lambda folder: (folder / "tokenizer.json").write_text(NESTED),
+    "tokenizer.json: empty": lambda folder: (folder / "tokenizer.json").write_text(""),
+    "tokenizer.json: a vocabulary of null": lambda folder: change(
+        folder / "tokenizer.json", model={"type": "Unigram", "vocab": None}
+    ),
+    "tokenizer_config.json: nested": lambda folder: (folder / "tokenizer_config.json").write_text(NESTED),
+    "model.safetensors: a header of null": lambda folder: (folder / "model.safetensors").write_bytes(
+        (4).to_bytes(8, "little") + b"null"
+    ),
+    "model.safetensors: a header without an end": lambda folder: (folder / "model.safetensors").write_bytes(
+        (2**60).to_bytes(8, "little") + b"{}"
+    ),
     "tokenizer_config.json: null": lambda folder: (folder / "tokenizer_config.json").write_text("null"),
     "config.json: nested": lambda folder: (folder / "config.json").write_text(NESTED),
     "config.json: a distance of 0": lambda folder: change(folder / "config.json", relative_attention_max_distance=0),
@@ -84,10 +146,10 @@ def test_what_a_file_holds_is_never_a_traceback(tercet, tmp_path, models, files,
     (tmp_path / "in.txt").write_text("one\ntwo\n")
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        if content.startswith("/dev/"):
+        if content == "/dev/zero":
             (tmp_path / name).symlink_to(content)
         else:
-            (tmp_path / name).write_text(content)
+            (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     verb = command.split()[0]
     args = ["--model", models["t5"]] if verb in ("embed", "evaluate") else []
     args += ["--out", "out.npy"] if verb == "embed" else []
