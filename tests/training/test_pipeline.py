@@ -1,6 +1,7 @@
 """Runs of recipes in their folders: what is done again, and what is not."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -15,6 +16,8 @@ from tercet.evaluation.evaluate import evaluate
 from tercet.training.objectives.contrast import Contrast
 from tercet.training.pipeline import run_recipe
 from tercet.training.recipe import read_recipe
+from tercet.training.stages import stage
+from tercet.training.unchanged import look
 
 
 @pytest.fixture
@@ -201,3 +204,83 @@ def test_texts_alone_are_nothing_to_score_by(run, tmp_path):
     (tmp_path / "rows.tsv").write_text("text\n" + "".join(f"A man {i}\n" for i in range(40)))
     with pytest.raises(SettingError, match=r"stages\.a\.evaluate: .*rows\.tsv has texts alone, and nothing to score"):
         run("stages.a.evaluate.held_out=0.2")
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Return the files whose rows or weights were read."""
+    found = []
+
+    def spy(module, name, path=lambda first: first):
+        real = getattr(module, name)
+
+        def call(first, *args, **options):
+            found.append(str(path(first)))
+            return real(first, *args, **options)
+
+        monkeypatch.setattr(module, name, call)
+
+    spy(sources, "open_file")
+    spy(stage, "sha256_of_model")
+    return found
+
+
+def test_a_finished_stage_reads_nothing_again(run, tmp_path, reads):
+    first = run().stages[0]
+    assert reads == [str(tmp_path / "start"), str(tmp_path / "rows.tsv")]
+    reads.clear()
+    again = run().stages[0]
+    assert reads == []
+    assert again.skipped and (again.output, again.notes, again.time_s) == (first.output, first.notes, first.time_s)
+
+
+def test_a_file_that_was_touched_is_read_again_once(run, tmp_path, reads):
+    run()
+    os.utime(tmp_path / "rows.tsv")
+    reads.clear()
+    assert is_skipped(run()) and str(tmp_path / "rows.tsv") in reads
+    reads.clear()
+    assert is_skipped(run()) and reads == []
+
+
+def test_other_content_of_the_same_size_and_time_is_found(run, tmp_path):
+    run()
+    file = tmp_path / "rows.tsv"
+    about = file.stat()
+    file.write_text(file.read_text().replace("Dogs 1", "Cats 1"))
+    os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert file.stat().st_mtime_ns == about.st_mtime_ns and not is_skipped(run())
+
+
+@pytest.mark.parametrize("change", ["stages.a.steps=3", "seed=1"])
+def test_other_settings_are_other_inputs_whatever_the_files_are(run, change):
+    run()
+    assert not is_skipped(run(change))
+
+
+def test_leaks_and_files_to_select_by_are_looked_at(run, tmp_path):
+    leaks, dev = tmp_path / "leaks", tmp_path / "dev.tsv"
+    leaks.mkdir()
+    (leaks / "a.txt").write_text("Something else entirely.")
+    dev.write_text("sentence1\tsentence2\tscore\n" + "".join(f"A {i}\tB {i}\t{i % 3}\n" for i in range(6)))
+    rows = json.dumps({"sources": [str(tmp_path / "rows.tsv")], "leaks": [str(leaks)]})
+    changes = [f"stages.a.rows={rows}", f"stages.a.evaluate.task=scored:{dev}", "stages.a.evaluate.every=1"]
+    run(*changes)
+    assert is_skipped(run(*changes))
+    (leaks / "b.txt").write_text("A man 1")
+    assert not is_skipped(run(*changes))
+    dev.write_text(dev.read_text().replace("A 1", "C 1"))
+    assert not is_skipped(run(*changes))
+
+
+def test_rows_of_the_hub_without_a_commit_are_asked_for_again():
+    rows = {"sources": [{"path": "hub:a/b", "revision": "main"}]}
+    assert look(rows, [], []) is None
+    assert look({"sources": [{"path": "hub:a/b", "revision": "a" * 40, "stream": True}]}, [], []) is None
+    assert look({"sources": [{"path": "hub:a/b", "revision": "a" * 40}]}, [], []) is not None
+
+
+def test_a_large_source_has_a_bar_while_it_is_read(run, capsys, monkeypatch):
+    monkeypatch.setattr(sources, "_LARGE", 10)
+    run(progress=True)
+    assert "reading" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +33,13 @@ from tercet.training.runs import (
     read_record,
     record_run,
 )
-from tercet.training.stage_folders import CLOCK, StageFolder
+from tercet.training.stage_folders import CLOCK, StageFolder, trusted_record
 from tercet.training.stages.kinds import KINDS
 from tercet.training.stages.scores import DevSettings, TrajectorySettings
 from tercet.training.stages.sharded import ShardedEncoder
-from tercet.training.stages.stage import Context, Output
+from tercet.training.stages.stage import Asked, Context, Output
 from tercet.training.stages.trained import LearningSettings
+from tercet.training.unchanged import look
 from tercet.vectors.store import VectorStore
 
 logger = logging.getLogger("tercet")
@@ -199,9 +200,12 @@ class _Run:
             progress=self.progress,
         )
         start_s = time.monotonic()
-        work = kind.work(stage.settings, context)
         settings = {name: value for name, value in stage.dump().items() if name not in _NO_CHANGE}
         settings |= {name: usual for name, usual in _usual(stage.settings).items() if settings.get(name, usual) is None}
+        if (skipped := self._unchanged(stage, settings, folder)) is not None:
+            return skipped
+        work = kind.work(stage.settings, context)
+        seen = self._look(stage, settings, context.asked) if self.processes.is_main else None
         key = sha256_of_json([stage.kind, settings, _deciding(work.inputs), self.recipe.seed])
         output = Output(folder / kind.output, key)
         about = {"kind": stage.kind, "inputs": work.inputs}
@@ -209,6 +213,8 @@ class _Run:
         record = place.prepare(force=self.force) if self.processes.is_main else None
         if self.processes.share(float(record is not None)):
             record = record or {}
+            if self.processes.is_main and record.get("seen") != seen:
+                place.finish({**record, "seen": seen})
             return StageResult(stage.name, folder, output, True, record.get("notes", {}), record.get("time_s", 0.0))
         earlier_s: float = read_record(folder / CLOCK).get("time_s", 0.0)
         try:
@@ -219,9 +225,28 @@ class _Run:
                 write_json(folder / CLOCK, {"time_s": time_s})
         if self.processes.is_main:
             join_logs(self.folder, folders)
-            place.finish({**about, "notes": notes, "time_s": time_s})
+            place.finish({**about, "notes": notes, "time_s": time_s, "seen": seen})
         self.processes.wait()
         return StageResult(stage.name, folder, output, False, notes, time_s)
+
+    def _look(self, stage: Stage, settings: dict[str, Any], asked: Sequence[Asked]) -> dict[str, Any] | None:
+        decides = {"kind": stage.kind, "seed": self.recipe.seed, "settings": settings}
+        return look(decides, [result.output.key for result in self.done], asked)
+
+    def _unchanged(self, stage: Stage, settings: dict[str, Any], folder: Path) -> StageResult | None:
+        """Return a stage that is done and whose files have the sizes and times that they had: none of them is read."""
+        is_done, output = False, folder / KINDS[stage.kind].output
+        if self.processes.is_main:
+            record = trusted_record(folder)
+            seen = record.get("seen")
+            if seen and seen == self._look(stage, settings, [(*each,) for each in seen["models"]]):
+                place = StageFolder(self.folder, folder, output=output, key=record["key"], about={})
+                is_done = place.prepare(force=self.force) is not None
+        if not self.processes.share(float(is_done)):
+            return None
+        record = trusted_record(folder)
+        result = Output(output, record["key"])
+        return StageResult(stage.name, folder, result, True, record.get("notes", {}), record.get("time_s", 0.0))
 
     def _describe(self) -> None:
         """Write down what was done, and with what."""

@@ -57,6 +57,15 @@ def prune(run: str | Path) -> list[Path]:
         return found
 
 
+def trusted_record(folder: Path) -> dict[str, Any]:
+    """Return the record of a stage that is done, where its hash and its key agree with it; else an empty one."""
+    record, manifest = folder / _RECORD, folder / MANIFEST
+    if not manifest.exists() or any(damage_of(manifest, of=lambda file: file == record)):
+        return {}
+    found = read_record(record)
+    return found if found.get("key") == _read_text(folder / _KEY) else {}
+
+
 class StageFolder:
     """The folder of one stage: whose settings it is of, whether it is done, and what is there of other settings.
 

@@ -25,8 +25,15 @@ from tercet.data.rows.settings import SourceSettings as SourceSettings
 from tercet.data.rows.words import texts_below
 from tercet.errors import RowError, SettingError
 from tercet.storage.hashing import sha256_of_file, sha256_of_json
+from tercet.storage.progress import Advance, progress_bar
 
 logger = logging.getLogger("tercet")
+
+_LARGE = 2**27
+"""A file of more bytes has a bar while it is read."""
+
+_BLOCK = 10_000
+"""How many rows a bar moves on by."""
 
 _ORDER = 0  # draws of sources, apart from those of mixing
 
@@ -34,13 +41,14 @@ _HASHED_AS = {"nli": "labelled", "inference": "nli", "texts": "triplets"}
 """What hashes call kinds of rows that had other names: positions and candidates of earlier runs stay good."""
 
 
-def open_rows(sources: Any, *, kind: RowKind, rank: int = 0) -> "Rows":
+def open_rows(sources: Any, *, kind: RowKind, rank: int = 0, progress: bool = False) -> "Rows":
     """Open sources of rows: everything but streams is read once, checked and counted.
 
     Args:
         sources: RowSettings, or what they are made from: a path, a list of paths, mappings as in a recipe.
         kind: What rows are wanted.
         rank: The number of this process; the first one writes the reject file.
+        progress: Whether a bar is shown while a large source is read.
 
     Raises:
         SettingError: A setting is unknown or does not fit.
@@ -56,7 +64,9 @@ def open_rows(sources: Any, *, kind: RowKind, rank: int = 0) -> "Rows":
     clean = Cleaner(settings.clean) if settings.clean else None
     known = texts_below(*settings.leaks)
     with rejects.writing() as reject:
-        opened = [_open(source, kind, settings, reject, clean, known) for source in settings.sources]
+        opened = [
+            _open(source, kind, settings, reject, clean, known, progress and rank == 0) for source in settings.sources
+        ]
     for source in opened:
         source.gate.check_fraction()
         by_rule = ", ".join(f"{rule} {num:,}" for rule, num in source.gate.left_out.items())
@@ -240,6 +250,7 @@ def _open(
     reject: Callable[[Reject], None],
     clean: Cleaner | None,
     known: Set[str],
+    progress: bool,
 ) -> Source:
     if own.kind is not None and own.kind not in GIVES[wanted]:
         raise SettingError(f"{own.path}: kind {own.kind!r} gives no {wanted}. These do: {', '.join(GIVES[wanted])}.")
@@ -250,7 +261,8 @@ def _open(
     source = Source(own, records, Gate(name, reader, settings, share=own.share, clean=clean, known=known), origin)
     _choose_columns(source)
     if not own.stream:
-        _read(source, wanted, reject)
+        with progress_bar(f"reading {name}", total=None, unit="rows", enabled=progress and _is_large(own)) as advance:
+            _read(source, wanted, reject, advance)
     elif wanted == "triplets" and reader.kind in GROUPED:
         raise SettingError(f"{own.path}: grouping by premise needs all pairs at once. Set stream: false.")
     return source
@@ -289,11 +301,17 @@ def _choose_columns(source: Source) -> None:
     source.records.use({name for name in names if name in {column.split(".")[0] for column in columns} | columns})
 
 
-def _read(source: Source, wanted: RowKind, reject: Callable[[Reject], None]) -> None:
+def _is_large(own: SourceSettings) -> bool:
+    return own.is_hub or Path(own.path).stat().st_size > _LARGE
+
+
+def _read(source: Source, wanted: RowKind, reject: Callable[[Reject], None], advance: Advance) -> None:
     """Check all rows of a source, and keep what is needed to read them again."""
     premises = Premises(num_negatives=source.settings.nli_negatives, pairs=source.settings.nli_pairs)
     places, digest = array("q"), hashlib.sha256()
-    for entry, rows in source.gate.rows(source.records.entries(), reject):
+    for number, (entry, rows) in enumerate(source.gate.rows(source.records.entries(), reject), 1):
+        if number % _BLOCK == 0:
+            advance(_BLOCK)
         if source.settings.is_hub:
             digest.update(repr(rows).encode())
         if wanted == "triplets" and isinstance(rows[0], NliPair):

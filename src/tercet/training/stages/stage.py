@@ -1,7 +1,7 @@
 """What a stage is: settings, and work that turns inputs into one output in the stage's folder."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,6 +35,10 @@ class Output:
     """The hash of everything that decided it."""
 
 
+Asked = tuple[str, str | None, bool, bool]
+"""A model as `find_folder` is asked for it: its name, revision, whether weights are wanted, and pickles."""
+
+
 @dataclass(frozen=True)
 class Context:
     """What a stage gets from the run that it is part of."""
@@ -51,6 +55,8 @@ class Context:
     """Makes the function that measures alignment and uniformity on dev pairs, with the same arguments."""
     on_log: Callable[[dict[str, Any]], None] | None = None
     progress: bool = False
+    asked: list[Asked] = field(default_factory=list)
+    """Models outside of the run that were described for the stage."""
 
     @property
     def teachers(self) -> Path:
@@ -78,6 +84,7 @@ class Context:
             return {"stage": self.outputs[name.removeprefix(REFERENCE)].key}
         if name.startswith(FRESH):
             return {"shape": name.removeprefix(FRESH)}
+        self.asked.append((name, revision, weights, pickles))
         folder = find_folder(name, revision=revision, weights=weights, pickles=pickles)
         return {"sha256": sha256_of_model(folder, weights=weights, pickles=pickles)}
 

@@ -63,7 +63,9 @@ class _Synthesizer(TrainedGenerator[GenerateDiscriminate]):
     objective = GenerateDiscriminate
 
     def __init__(self, settings: SynthesizerStage, context: Context) -> None:
-        rows = open_rows(placed(settings.rows, context), kind="inference", rank=context.processes.rank)
+        rows = open_rows(
+            placed(settings.rows, context), kind="inference", rank=context.processes.rank, progress=context.progress
+        )
         super().__init__(settings, context, rows)
         self._dev: list[NliPair] = []
         if settings.evaluate is not None:

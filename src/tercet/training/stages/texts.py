@@ -13,7 +13,7 @@ from tercet.training.stages.stage import REFERENCE, Context
 
 def open_texts(rows: RowSettings, context: Context) -> Rows:
     """Open rows for the sake of their texts."""
-    return open_rows(placed(rows, context), kind="texts", rank=context.processes.rank)
+    return open_rows(placed(rows, context), kind="texts", rank=context.processes.rank, progress=context.progress)
 
 
 def placed(rows: RowSettings, context: Context) -> RowSettings:

@@ -31,6 +31,7 @@ from tercet.training.objectives.gather import Gather
 from tercet.training.stages.adapters import LoraSettings, add_lora, merge_lora
 from tercet.training.stages.collapse import warn_of_collapse
 from tercet.training.stages.scores import DevSettings, TrajectorySettings
+from tercet.training.stages.sharded import shard_tower
 from tercet.training.stages.stage import Context, StageSettings
 from tercet.training.stages.texts import placed
 
@@ -178,7 +179,7 @@ class TrainedEncoder(ABC):
         rows, dev_rows = placed(settings.rows, context), dev.rows if dev is not None else None
         if dev is not None and dev.held_out is not None:
             rows, dev_rows = split_rows(rows, dev.held_out, kind=self.row_kind)
-        self.rows = open_rows(rows, kind=self.row_kind, rank=context.processes.rank)
+        self.rows = open_rows(rows, kind=self.row_kind, rank=context.processes.rank, progress=context.progress)
         self.inputs["rows"] = self.rows.describe()
         self._dev: Task | str | None = dev.task if dev is not None else None
         files = [*filter(None, map(file_of, dev.task.split(",")))] if dev is not None else []
@@ -258,9 +259,7 @@ class TrainedEncoder(ABC):
     def _shard(self, tower: Tower) -> None:
         if self.settings.lora is not None:
             raise SettingError(f"stages.{self.context.name}.lora: does not go with FSDP. Take one of the two.")
-        encoder = tower.backbone.get_submodule("encoder")
-        layers = encoder.get_submodule("block" if hasattr(encoder, "block") else "layer")
-        self.context.processes.shard(tower, units=list(layers.children()), entry="raw")
+        shard_tower(tower, self.context.processes)
 
 
 def draw_mlp(encoder: Encoder, width: int, *, seed: int) -> None:
