@@ -52,7 +52,7 @@ _KEPT = {
 }
 """What a killed command has kept for its next start."""
 
-_EXAMPLES = 40
+_EXAMPLES = 60
 """How many inputs a reader gets at a time."""
 
 
@@ -210,23 +210,27 @@ class Chaos:
             self._fail(f"read {name}: {problem}")
 
     def rounds(self):
-        """Yield disturbances without end, every sort in turn."""
+        """Yield disturbances without end: every sort in each round, in an order that is drawn."""
         found = readers(self.world, self.done, self.scratch / "read")
-        kept = [self.done / "train" / "run", self.done / "synthesize" / "made", self.done / "adapt" / "adapted"]
-        kept += [self.done / "embed" / "vectors", self.world / "t5"]
         for number in itertools.count():
-            for target in kept:
-                for _ in range(3):
-                    yield partial(self.flip, target)
-            for name, kind in itertools.product(self.commands, KINDS):
-                yield partial(self.fault, name, kind, self._next_write(name, kind))
-            for reader in found[number % 4 :: 4]:
-                yield partial(self.fuzz, reader, seed=number)
-            for name in _KEPT:
-                yield partial(self.flip_and_go_on, name)
-            for name in self.commands:
-                yield partial(self.kill, name, self.random.random() * 1.5)
-            yield partial(self.race, [*self.commands][number % len(self.commands)])
+            each = [*self._round(number, found[number % 4 :: 4])]
+            self.random.shuffle(each)
+            yield from each
+
+    def _round(self, number, some_readers):
+        kept = [self.done / "train" / "run", self.done / "synthesize" / "made", self.done / "adapt" / "adapted"]
+        for target in [*kept, self.done / "embed" / "vectors", self.world / "t5"]:
+            for _ in range(3):
+                yield partial(self.flip, target)
+        for name, kind in itertools.product(self.commands, KINDS):
+            yield partial(self.fault, name, kind, self._next_write(name, kind))
+        for reader in some_readers:
+            yield partial(self.fuzz, reader, seed=number)
+        for name in _KEPT:
+            yield partial(self.flip_and_go_on, name)
+        for name in self.commands:
+            yield partial(self.kill, name, self.random.random() * 1.5)
+        yield partial(self.race, [*self.commands][number % len(self.commands)])
 
     def table(self):
         """Return what was tried and what survived."""

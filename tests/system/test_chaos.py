@@ -7,9 +7,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_everything_survives_a_minute_of_chaos(tmp_path):
+def test_everything_survives_two_minutes_of_chaos(tmp_path):
     done = subprocess.run(
-        [ROOT / "scripts" / "chaos", "--minutes", "1"],
+        [ROOT / "scripts" / "chaos", "--minutes", "2"],
         capture_output=True,
         text=True,
         timeout=900,
