@@ -29,12 +29,13 @@ def test_the_command_line_does_nothing_but_parse_and_call_verbs(file):
     guarded = {inner for block in blocks for inner in ast.walk(block)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node not in guarded and (node.module or "").startswith("tercet"):
-            allowed = ("tercet", "tercet.errors", "tercet.cli", "tercet.cli.options")
+            allowed = ("tercet", "tercet.errors", "tercet.cli", "tercet.cli.options", "tercet.cli.output")
             assert node.module in (
                 *allowed,
                 "tercet.storage.choices",
                 "tercet.storage.assignments",
                 "tercet.storage.tracebacks",
+                "tercet.storage.progress",
             ), node.module
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tercet":
             assert node.attr in VERBS

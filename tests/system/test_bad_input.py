@@ -502,4 +502,4 @@ def test_a_query_that_is_no_text_is_refused(tercet, tmp_path, models):
     assert json.loads(json.dumps("\udcff")) == "\udcff"  # it arrives as it is
     done = tercet("search", "\udcff", "--in", "in.txt", "--no-cache", "--model", models["t5"])
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("TextError: text 0: is not Unicode")
+    assert done.stderr.splitlines()[-1].startswith("text 0: is not Unicode")

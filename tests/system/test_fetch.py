@@ -228,7 +228,7 @@ def test_an_unknown_dataset_stops_the_fetch_and_what_came_before_stays(tmp_path)
     with Hub(repos) as hub:
         done = fetch(hub.server_port, tmp_path / "hf", "zh,BIOSSES,STS12", "--data", tmp_path / "eval")
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("InputError: mteb/biosses-sts: no dataset of that name on http")
+    assert done.stderr.splitlines()[-1].startswith("mteb/biosses-sts: no dataset of that name on http")
     assert files_of(tmp_path / "eval").keys() == {"zh_stsb/sts-b-test.txt", "zh_stsb/sts-b-dev.txt", "checksums.json"}
 
 
@@ -269,6 +269,6 @@ def test_a_killed_fetch_leaves_whole_files_and_the_next_one_goes_on(tmp_path):
 def test_without_a_network_the_command_says_so(tmp_path):
     done = fetch(9, tmp_path / "hf", "BIOSSES", "--data", tmp_path / "eval")
     assert done.returncode == 2
-    assert "InputError: mteb/biosses-sts: not on this machine, and http://127.0.0.1:9 did not give it" in done.stderr
+    assert "mteb/biosses-sts: not on this machine, and http://127.0.0.1:9 did not give it" in done.stderr
     assert "Check the network" in done.stderr
     assert not (tmp_path / "eval").exists()

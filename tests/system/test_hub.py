@@ -171,7 +171,6 @@ def embed(hub, online, tmp_path):
 def refused(done, *parts):
     assert done.returncode == 2, done.stderr
     message = done.stderr.splitlines()[-1]
-    assert message.startswith("ModelError: ")
     for part in parts:
         assert part in message
 

@@ -129,7 +129,7 @@ def test_a_disk_that_fills_up_loses_nothing(tercet, command, tmp_path, max_file_
     assert tercet(*command("whole")).returncode == 0
     done = tercet(*command("full"), max_file_bytes=max_file_bytes)
     assert done.returncode == 2
-    assert re.fullmatch(r"OutputError: cannot write .+ File too large\. Check .+\n", done.stderr), done.stderr
+    assert re.fullmatch(r"cannot write .+ File too large\. Check .+\n", done.stderr), done.stderr
     assert not (tmp_path / "full" / "triplets.jsonl").exists()
     assert not [path for path in (tmp_path / "full").rglob(".*")], "a temporary file was left"
     assert tercet(*command("full")).returncode == 0
@@ -138,15 +138,15 @@ def test_a_disk_that_fills_up_loses_nothing(tercet, command, tmp_path, max_file_
 
 RUN = "synthesize in.txt --model ./x --out out"
 ERRORS = {
-    "no such file": (RUN.replace("in.txt", "no.txt"), r"InputError: no\.txt: No such file.+"),
-    "no such setting": (f"{RUN} --set top_q=1", r"SettingError: top_q: there is no such setting.+top_p.+"),
-    "no evaluation texts": (f"{RUN} --leaks no.tsv", r"InputError: no\.tsv: No such file.+"),
-    "no such model": (RUN, r"ModelError: \./x: no such folder\..+"),
-    "half of a way": (f"{RUN} --strategy backtranslation --there ./x", r"SettingError: .*there and back.+"),
-    "a folder that is no corpus": ("refilter .", r"InputError: audit\.json: there is no such file.+"),
+    "no such file": (RUN.replace("in.txt", "no.txt"), r"no\.txt: No such file.+"),
+    "no such setting": (f"{RUN} --set top_q=1", r"top_q: there is no such setting.+top_p.+"),
+    "no evaluation texts": (f"{RUN} --leaks no.tsv", r"no\.tsv: No such file.+"),
+    "no such model": (RUN, r"\./x: no such folder\..+"),
+    "half of a way": (f"{RUN} --strategy backtranslation --there ./x", r".*there and back.+"),
+    "a folder that is no corpus": ("refilter .", r"audit\.json: there is no such file.+"),
     "a folder to compare that is none": (
         "compare .",
-        r"InputError: audit\.json: there is no such file\. .+",
+        r"audit\.json: there is no such file\. .+",
     ),
 }
 
@@ -168,7 +168,7 @@ def test_a_model_that_knows_no_true_and_false_is_refused(tercet, tmp_path, t5_to
     (tmp_path / "in.txt").write_text(sentences(1)[0] + "\n")
     done = tercet("synthesize", "in.txt", "--model", "model", "--out", "out")
     assert done.returncode == 2, done.stderr
-    assert re.fullmatch(r"ModelError: .*true.*\n", done.stderr), done.stderr
+    assert re.fullmatch(r".*true.*\n", done.stderr), done.stderr
 
 
 def test_a_dataset_of_the_hub_is_streamed_and_split(python, command, tmp_path):

@@ -310,7 +310,7 @@ def test_a_loss_that_is_not_finite_ends_with_an_error_and_a_good_checkpoint(terc
     recipe = write(stage(learning_rate=1e30, optimizer="adamw", clip=None, checkpoint_every=1))
     done = tercet("train", recipe, "--run", "run")
     assert done.returncode == 2
-    assert "DivergedError: a, step 1: the update made " in done.stderr
+    assert "a, step 1: the update made " in done.stderr
     assert "There is no checkpoint yet" in done.stderr
     assert not (data / "run" / "stages" / "01-a" / "checkpoints").exists()
     assert not (data / "run" / "encoder").exists()
@@ -331,7 +331,7 @@ def test_two_runs_cannot_share_a_folder(launch, tercet, write, data):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--set", "stages.a.bach=3"], "SettingError: stages.a.contrast.bach: there is no such setting"),
+        (["--set", "stages.a.bach=3"], "stages.a.contrast.bach: there is no such setting"),
         (["--set", "stages.a.rows=none.tsv"], "none.tsv"),
         (["--set", "start=none"], "none"),
         (["--set", "stages.a.evaluate.task=STSX"], "task 'STSX'"),

@@ -136,9 +136,8 @@ MODEL_CASES = {
 def is_one_line(done):
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
-    assert re.fullmatch(r"[A-Z]\w+Error: .+\n", done.stderr[-3000:]) or done.stderr.count("\n") == 1, done.stderr[
-        -3000:
-    ]
+    assert done.stderr.count("\n") == 1, done.stderr[-3000:]
+    assert not re.match(r"[A-Z]\w+Error:", done.stderr)
 
 
 @pytest.mark.parametrize(("files", "command"), CASES.values(), ids=CASES)
@@ -168,13 +167,13 @@ def test_what_a_model_s_file_holds_is_never_a_traceback(tercet, tmp_path, models
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (ValueError("odd\nlines"), cli.UNFORESEEN, r"ValueError: odd lines: nobody foresaw this error\. The traceback"),
-        (RecursionError("deep"), cli.UNFORESEEN, "RecursionError: deep"),
-        (type("PanicException", (BaseException,), {})("rust"), cli.UNFORESEEN, "PanicException: rust"),
-        (EOFError(), 2, "InputError: a file ended before its end"),
-        (MemoryError(), 2, "MemoryError: there is not enough memory"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), 2, "MemoryError"),
-        (OSError(28, "No space left on device"), 2, r"OSError: \[Errno 28\] No space left"),
+        (ValueError("odd\nlines"), cli.UNFORESEEN, r"odd lines \(ValueError\): nobody foresaw this error\. The"),
+        (RecursionError("deep"), cli.UNFORESEEN, r"deep \(RecursionError\)"),
+        (type("PanicException", (BaseException,), {})("rust"), cli.UNFORESEEN, r"rust \(PanicException\)"),
+        (EOFError(), 2, "A file ended before its end"),
+        (MemoryError(), 2, "There is not enough memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), 2, "There is not enough memory"),
+        (OSError(28, "No space left on device"), 2, r"\[Errno 28\] No space left"),
     ],
 )  # fmt: skip
 def test_an_error_that_nobody_foresaw_is_one_line_and_its_traceback_is_kept(monkeypatch, capsys, error, code, said):

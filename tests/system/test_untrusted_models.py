@@ -156,7 +156,6 @@ def test_a_model_that_wants_to_run_code_is_refused_and_none_is_run(
     done = tercet("embed", "in.txt", "--model", "./model", "--out", "out.npy", *flags)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert done.stderr.startswith("ModelError: ")
     assert part in done.stderr
     assert not canary.exists()
     assert not (tmp_path / "out.npy").exists()

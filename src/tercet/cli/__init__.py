@@ -1,7 +1,6 @@
 """The command line: parsing only, one file a verb. What a command does is the function of its name in `tercet`."""
 
 import contextlib
-import logging
 import signal
 import sys
 from typing import Annotated, Any
@@ -17,7 +16,7 @@ from tercet.cli import (
     export,
     guide,
     mining,
-    options,
+    output,
     report,
     search,
     serve,
@@ -33,8 +32,12 @@ class _EndedError(Exception):
     """A file ended too early."""
 
 
+class _StoppedError(Exception):
+    """Somebody pressed Ctrl-C."""
+
+
 class _Commands(TyperGroup):
-    """Commands in which the end of a file is an error as others are, and not Ctrl-D."""
+    """Commands in which the end of a file is an error as others are, and not Ctrl-D; and which say how to go on."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -42,6 +45,8 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except EOFError as error:
             raise _EndedError from error
+        except KeyboardInterrupt as error:
+            raise _StoppedError from error
 
 
 app = typer.Typer(
@@ -52,34 +57,38 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
+    epilog=(
+        "Exit codes: 0 done; 1 done, and the answer is no (nothing scored, leaks or damage found); 2 an error that the "
+        "last line names; 70 an error that nobody foresaw; 130 Ctrl-C; 143 SIGTERM."
+    ),
 )
 data_app = typer.Typer(help="Evaluation data.", no_args_is_help=True, rich_markup_mode="markdown")
 runs_app = typer.Typer(help="Runs of `tercet train`.", no_args_is_help=True, rich_markup_mode="markdown")
 
-app.command(epilog=embed.EXAMPLES)(embed.embed)
-app.command(epilog=search.EXAMPLES)(search.search)
-app.command(epilog=mining.DEDUP_EXAMPLES)(mining.dedup)
-app.command(epilog=mining.CLUSTER_EXAMPLES)(mining.cluster)
-app.command(epilog=mining.MINE_EXAMPLES)(mining.mine)
-app.command(epilog=evaluate.EXAMPLES)(evaluate.evaluate)
-app.command(epilog=train.EXAMPLES)(train.train)
-app.command(epilog=synthesize.EXAMPLES)(synthesize.synthesize)
-app.command(epilog=synthesize.REFILTER_EXAMPLES)(synthesize.refilter)
-app.command(epilog=synthesize.COMPARE_EXAMPLES)(synthesize.compare)
-app.command(epilog=adapt.EXAMPLES)(adapt.adapt)
-app.command(epilog=report.EXAMPLES)(report.report)
-app.command(epilog=export.EXAMPLES)(export.export)
-app.command(epilog=serve.EXAMPLES)(serve.serve)
-app.command(epilog=guide.MODELS_EXAMPLES)(guide.models)
-app.command(epilog=guide.TASKS_EXAMPLES)(guide.tasks)
-app.command(epilog=guide.RECIPES_EXAMPLES)(guide.recipes)
-app.command(epilog=guide.DOCTOR_EXAMPLES)(guide.doctor)
+app.command(epilog=embed.EXAMPLES)(output.speaking(embed.embed))
+app.command(epilog=search.EXAMPLES)(output.speaking(search.search))
+app.command(epilog=mining.DEDUP_EXAMPLES)(output.speaking(mining.dedup))
+app.command(epilog=mining.CLUSTER_EXAMPLES)(output.speaking(mining.cluster))
+app.command(epilog=mining.MINE_EXAMPLES)(output.speaking(mining.mine))
+app.command(epilog=evaluate.EXAMPLES)(output.speaking(evaluate.evaluate))
+app.command(epilog=train.EXAMPLES)(output.speaking(train.train))
+app.command(epilog=synthesize.EXAMPLES)(output.speaking(synthesize.synthesize))
+app.command(epilog=synthesize.REFILTER_EXAMPLES)(output.speaking(synthesize.refilter))
+app.command(epilog=synthesize.COMPARE_EXAMPLES)(output.speaking(synthesize.compare))
+app.command(epilog=adapt.EXAMPLES)(output.speaking(adapt.adapt))
+app.command(epilog=report.EXAMPLES)(output.speaking(report.report))
+app.command(epilog=export.EXAMPLES)(output.speaking(export.export))
+app.command(epilog=serve.EXAMPLES)(output.speaking(serve.serve))
+app.command(epilog=guide.MODELS_EXAMPLES)(output.speaking(guide.models))
+app.command(epilog=guide.TASKS_EXAMPLES)(output.speaking(guide.tasks))
+app.command(epilog=guide.RECIPES_EXAMPLES)(output.speaking(guide.recipes))
+app.command(epilog=guide.DOCTOR_EXAMPLES)(output.speaking(guide.doctor))
 app.add_typer(data_app, name="data")
-app.command(epilog=verify.EXAMPLES)(verify.verify)
+app.command(epilog=verify.EXAMPLES)(output.speaking(verify.verify))
 app.add_typer(runs_app, name="runs")
-runs_app.command(epilog=verify.PRUNE_EXAMPLES)(verify.prune)
-data_app.command(epilog=data.FETCH_EXAMPLES)(data.fetch)
-data_app.command(epilog=data.LEAKS_EXAMPLES)(data.leaks)
+runs_app.command(epilog=verify.PRUNE_EXAMPLES)(output.speaking(verify.prune))
+data_app.command(epilog=data.FETCH_EXAMPLES)(output.speaking(data.fetch))
+data_app.command(epilog=data.LEAKS_EXAMPLES)(output.speaking(data.leaks))
 
 
 def _show_version(wanted: bool) -> None:
@@ -102,6 +111,9 @@ def tercet(
 UNFORESEEN = 70
 """The exit code of an error that nobody foresaw: a fault of Tercet, or of a library, and not of what was given."""
 
+STOPPED = 128 + signal.SIGINT
+"""The exit code after Ctrl-C."""
+
 
 def main() -> None:
     """Run the command line: the one place where errors become a line on standard error and an exit code.
@@ -109,30 +121,33 @@ def main() -> None:
     Errors of ours and of the disk end with 2, those that nobody foresaw with 70 and a traceback in a file. On SIGTERM
     what is open is closed, and temporary copies go.
     """
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    output.start_logging()
     with contextlib.suppress(ValueError):  # another thread than the main one cannot
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         app()
-    except (KeyboardInterrupt, SystemExit):
+    except SystemExit:
         raise
+    except (KeyboardInterrupt, _StoppedError):
+        output.say_error(output.stopped())
+        sys.exit(STOPPED)
     except BaseException as error:  # panics of libraries in Rust are no Exception
         message, code = _said_of(error)
-        options.say(" ".join(line.strip() for line in message.splitlines()))
+        output.say_error(" ".join(line.strip() for line in message.splitlines()), error)
         sys.exit(code)
 
 
 def _said_of(error: BaseException) -> tuple[str, int]:
     """Return what to say of an error, and the exit code."""
-    name = type(error).__name__
     if isinstance(error, TercetError):
-        return f"{name}: {error}", 2
+        return str(error), 2
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        return "MemoryError: there is not enough memory. Take smaller batches, a smaller model or another machine.", 2
+        return "There is not enough memory. Take smaller batches, a smaller model or another machine.", 2
     if isinstance(error, _EndedError):
-        return "InputError: a file ended before its end. Run `tercet verify` on what the command reads.", 2
+        return "A file ended before its end. Run `tercet verify` on what the command reads.", 2
     if isinstance(error, OSError):
-        return f"{name}: {error}. Check the disk, its permissions and TMPDIR.", 2
+        return f"{error}. Check the disk, its permissions and TMPDIR.", 2
     file = keep_traceback(error)
     where = "" if file is None else f" The traceback is in {file}: please report it."
-    return f"{name}: {str(error)[:500] or 'no message'}: nobody foresaw this error.{where}", UNFORESEEN
+    what = f"{str(error)[:500] or 'no message'} ({type(error).__name__})"
+    return f"{what}: nobody foresaw this error.{where}", UNFORESEEN

@@ -33,8 +33,9 @@ def adapt(
     plan: Annotated[
         AdaptPlan,
         typer.Option(
+            metavar="NAME",
             help="What to learn from. titles: short ones that a synthesizer writes; spans: some words in a row find "
-            "their text; mixture: both, and triplets; gense: triplets alone."
+            "their text; mixture: both, and triplets; gense: triplets alone.",
         ),
     ] = DEFAULT_PLAN,
     synthesizer: Annotated[

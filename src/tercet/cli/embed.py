@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 import tercet
-from tercet.cli import options
-from tercet.storage.choices import DEFAULT_MODEL, OnTruncate
+from tercet.cli import options, output
+from tercet.storage.choices import DEFAULT_MODEL
 
 EXAMPLES = options.examples(
     "tercet embed sentences.txt --out vectors.npy",
@@ -37,7 +37,7 @@ def embed(
     shard_texts: Annotated[
         int, typer.Option(help="How many texts are embedded between two commits; a killed run loses no more.")
     ] = 8192,
-    on_truncate: Annotated[OnTruncate, typer.Option(help="Texts that are too long: count them, or error.")] = "count",
+    on_truncate: options.Truncation = "count",
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
@@ -57,4 +57,4 @@ def embed(
         progress=True,
     )
     cut = f", {stats.num_truncated:,} cut to {stats.max_tokens} tokens" if stats.num_truncated else ""
-    options.say(f"{stats.num_texts:,} texts, {stats.num_tokens:,} tokens{cut}: {out}")
+    output.say(f"{stats.num_texts:,} texts, {stats.num_tokens:,} tokens{cut}: {out}")

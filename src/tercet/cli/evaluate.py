@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import tercet
-from tercet.cli import options, tables
+from tercet.cli import options, output, tables
 from tercet.storage.choices import DEFAULT_MODEL, Classifier
 
 EXAMPLES = options.examples(
@@ -30,7 +30,7 @@ def evaluate(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A folder for results.json.")] = None,
     settings: options.Settings = None,
     precision: options.Precision = "exact",
-    classifier: Annotated[Classifier, typer.Option(help="sklearn is a cross-check.")] = "batched",
+    classifier: Annotated[Classifier, options.choice(Classifier, help="sklearn is a cross-check.")] = "batched",
     seed: Annotated[int, typer.Option(help="What folds and batches are drawn with.")] = 1111,
     cache: Annotated[bool, typer.Option(help="Keep vectors for the next evaluation.")] = True,
     source: Annotated[
@@ -69,5 +69,5 @@ def evaluate(
     )
     tables.print_scores(found)
     if found.advice:
-        options.say(found.advice)
+        output.say(found.advice)
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import tercet
-from tercet.cli import options
+from tercet.cli import options, output
 from tercet.storage.choices import DEFAULT_MODEL, GraphFormat
 
 EXAMPLES = options.examples(
@@ -17,7 +17,7 @@ EXAMPLES = options.examples(
 
 
 def export(
-    graph_format: Annotated[GraphFormat, typer.Option("--format", help="For ONNX Runtime, or for OpenVINO.")],
+    graph_format: Annotated[GraphFormat, options.choice(GraphFormat, "--format", help="What runs the graph.")],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The folder: graph, tokenizer, settings, and a script that runs it.")
     ],
@@ -32,7 +32,7 @@ def export(
     difference = tercet.export(
         options.chosen_model(model, settings, tokenizer, revision, convert_pickle), out, format=graph_format, int8=int8
     )
-    options.say(
+    output.say(
         f"{out}: on sample texts the largest difference is {difference.max_error:.1e}, "
         f"the lowest cosine {difference.min_cosine:.4f}"
     )

@@ -89,7 +89,7 @@ def mine(
     other: Annotated[
         str | None, typer.Argument(metavar="[OTHER]", help="The other language; or more texts for negatives.")
     ] = None,
-    find: Annotated[Mined, typer.Option(help="What to look for.")] = "paraphrases",
+    find: Annotated[Mined, options.choice(Mined, help="What to look for.")] = "paraphrases",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A JSONL file that training reads.")] = None,
     model: options.Model = DEFAULT_MODEL,
     k: Annotated[int | None, typer.Option("-k", help="Neighbours of each text: 100, or 4 in translations.")] = None,

@@ -1,14 +1,20 @@
 """Options that several commands share, and what becomes of them."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
 from tercet.errors import SettingError
 from tercet.storage.assignments import parse_assignments
+from tercet.storage.choices import OnTruncate, TextFormat
 from tercet.storage.choices import Precision as PrecisionName
-from tercet.storage.choices import TextFormat
+
+
+def choice(kind: Any, *names: str, help: str) -> Any:
+    """Return an option for one of the names of a Literal; its help lists them, in less room than a metavar takes."""
+    return typer.Option(*names, metavar="NAME", help=f"{help} One of: {', '.join(get_args(kind))}.")
+
 
 Model = Annotated[
     str, typer.Option("--model", "-m", help="An embedded name (mini, minilm), a model folder, or a hub id.")
@@ -27,10 +33,13 @@ Env = Annotated[
 ]
 Tokenizer = Annotated[str | None, typer.Option(help="Another tokenizer than the model's own: a folder or hub id.")]
 Revision = Annotated[str | None, typer.Option(help="The branch, tag or commit on the hub.")]
-ConvertPickle = Annotated[bool, typer.Option(help="Convert a pickled checkpoint once, weights only.")]
+ConvertPickle = Annotated[
+    bool, typer.Option("--convert-pickle", help="Convert a pickled checkpoint once, weights only.")
+]
 Column = Annotated[str | None, typer.Option(help="The column with the text (JSONL, CSV, TSV, Parquet).")]
-Format = Annotated[TextFormat | None, typer.Option("--format", help="Where the file's ending does not tell.")]
-Precision = Annotated[PrecisionName, typer.Option(help="exact is fp32, fast is bf16; fp16 is not for T5.")]
+Format = Annotated[TextFormat | None, choice(TextFormat, "--format", help="Where the file's ending does not tell.")]
+Precision = Annotated[PrecisionName, choice(PrecisionName, help="exact is fp32, fast is bf16; fp16 is not for T5.")]
+Truncation = Annotated[OnTruncate, choice(OnTruncate, help="What happens to texts that are too long.")]
 Dims = Annotated[int | None, typer.Option(help="Keep only the first numbers of each vector.")]
 Data = Annotated[Path | None, typer.Option(help="The evaluation data; $TERCET_DATA/eval where not given.")]
 
@@ -60,11 +69,6 @@ def served_models(
             raise SettingError(f"--model {each}: another one has the name {name!r}. Name it: --model NAME={model}.")
         named[name] = chosen_model(model, settings, tokenizer, revision, convert_pickle)
     return named
-
-
-def say(message: str) -> None:
-    """Print a line on standard error."""
-    typer.echo(message, err=True)
 
 
 def examples(*commands: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 import tercet
-from tercet.cli import options
+from tercet.cli import options, output
 
 EXAMPLES = options.examples(
     "tercet report results --out report.html",
@@ -33,4 +33,4 @@ def report(
 ) -> None:
     """Put results beside the papers' published tables, with figures."""
     for path in tercet.report(inputs, out=out):
-        options.say(f"{path}")
+        output.say(f"{path}")

@@ -7,7 +7,7 @@ import typer
 
 import tercet
 from tercet.cli import options
-from tercet.storage.choices import DEFAULT_MODEL, OnTruncate
+from tercet.storage.choices import DEFAULT_MODEL
 
 EXAMPLES = options.examples(
     "tercet serve",
@@ -27,7 +27,7 @@ def serve(
     ),
     port: Annotated[int, typer.Option(help="0 for one that is free.")] = 8080,
     precision: options.Precision = "exact",
-    on_truncate: Annotated[OnTruncate, typer.Option(help="Texts that are too long: count them, or error.")] = "count",
+    on_truncate: options.Truncation = "count",
     api_key: Annotated[
         str | None, typer.Option(envvar="TERCET_API_KEY", help="The key that requests must have.")
     ] = None,

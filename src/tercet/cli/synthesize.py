@@ -40,7 +40,8 @@ def synthesize(
         str, typer.Option("--model", "-m", help="A synthesizer: an embedded name, a model folder, or a hub id.")
     ] = DEFAULT_SYNTHESIZER,
     strategy: Annotated[
-        Strategy, typer.Option(help="What is written for each sentence, or found; `title` is for search.")
+        Strategy,
+        options.choice(Strategy, help="What is written for each sentence, or found; `title` is for search."),
     ] = "generate",
     split: Annotated[bool, typer.Option("--split", help="Split documents into sentences first.")] = False,
     alpha: Alpha = None,

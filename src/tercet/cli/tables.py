@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tercet.cli.options import say
+from tercet.cli.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import tercet
-from tercet.cli import options
+from tercet.cli import options, output
 
 EXAMPLES = options.examples("tercet verify runs/nli", "tercet verify vectors.npy")
 PRUNE_EXAMPLES = options.examples("tercet runs prune runs/nli")
@@ -29,4 +29,4 @@ def prune(
 ) -> None:
     """Remove the stages of a run that other settings made."""
     for folder in tercet.prune(run):
-        options.say(f"removed: {folder}")
+        output.say(f"removed: {folder}")

@@ -1,5 +1,6 @@
 """Which encoder is meant: a name, settings, or one that is loaded already."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,6 +13,8 @@ from tercet.storage.settings import Settings, checked
 
 if TYPE_CHECKING:
     from tercet.encoder.encoder import Encoder
+
+logger = logging.getLogger("tercet")
 
 Model: TypeAlias = "str | Path | Mapping[str, Any] | ModelSettings | Encoder"
 """An embedded name (`mini`), a folder, a hub id, settings with such a name, or an Encoder."""
@@ -68,4 +71,6 @@ def load_encoder(model: "Model") -> "Encoder":
         return model
     if not isinstance(model, str | Path | Mapping | ModelSettings):
         raise SettingError(f"model: is of type {type(model).__name__}. Give a name, a folder, settings, or an Encoder.")
-    return checked(ModelSettings, model).load()
+    encoder = checked(ModelSettings, model).load()
+    logger.info("%r on %s, reads %s tokens", encoder, encoder.device, f"{encoder.tokens.max_tokens:,}")
+    return encoder

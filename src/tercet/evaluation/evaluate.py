@@ -141,24 +141,31 @@ def evaluate(
         versions(),
     )
     for task in chosen:
-        store.label = task.name
-        folder.read.clear()
         try:
-            result = _run(task, folder, store, options, whiten=whiten)
-            found.tasks[task.name] = result | {"data": dict(folder.read)}
-            if (num_truncated := store.take_num_truncated()) is not None:
-                found.tasks[task.name]["num_truncated"] = num_truncated
+            found.tasks[task.name] = _score(task, folder, store, options, whiten=whiten)
         except MissingDataError as error:
             found.missing[task.name] = str(error)
-        except RowError:  # says file:line
-            raise
-        except (InputError, NonFiniteError) as error:
-            kind = NonFiniteError if isinstance(error, NonFiniteError) else InputError  # TextError takes two values
-            raise kind(f"{task.name}: {error}") from error
         found.averages.update(averages(found.tasks, [task.name for task in chosen]))
         if file is not None:  # after every task, so that an error in a later one loses no score
             write_json(file, found.to_dict())
     return found
+
+
+def _score(task: Task, folder: DataFolder, store: VectorStore, options: Options, *, whiten: bool) -> Result:
+    """Return the result of a task, with the files that it read and how many texts were cut."""
+    for each in (store, options.source):
+        if isinstance(each, VectorStore):
+            each.label = f"embedding {task.name}"
+    folder.read.clear()
+    try:
+        result = _run(task, folder, store, options, whiten=whiten) | {"data": dict(folder.read)}
+    except (RowError, MissingDataError):  # the one says file:line, the other is no error
+        raise
+    except (InputError, NonFiniteError) as error:
+        kind = NonFiniteError if isinstance(error, NonFiniteError) else InputError  # TextError takes two values
+        raise kind(f"{task.name}: {error}") from error
+    num_truncated = store.take_num_truncated()
+    return result if num_truncated is None else result | {"num_truncated": num_truncated}
 
 
 def averages(scores: dict[str, Result], asked: Sequence[str]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def cluster(
             check_writable(target)
     with open_given(texts, column=column, file_format=format) as given:
         vectors = vectors_of(given, load_encoder(model), precision=precision, progress=progress)
-        with progress_bar("comparing", total=len(vectors), unit="texts", enabled=progress) as advance:
+        with progress_bar("looking for clusters", total=len(vectors), unit="texts", enabled=progress) as advance:
             groups = communities(vectors, threshold=threshold, min_size=min_size, advance=advance)
         all_texts = list(given)
     names = names_of([[all_texts[i] for i in group] for group in groups], all_texts)

@@ -92,7 +92,7 @@ def dedup(
         check_writable(target)
     with open_given(texts, column=column, file_format=format) as given:
         vectors = vectors_of(given, load_encoder(model), precision=precision, progress=progress)
-        with progress_bar("comparing", total=len(vectors), unit="texts", enabled=progress) as advance:
+        with progress_bar("looking for duplicates", total=len(vectors), unit="texts", enabled=progress) as advance:
             leaders, scores = first_ones(vectors, threshold=threshold, advance=advance)
         found: dict[int, Group] = {}
         for i, (text, leader, score) in enumerate(zip(given, leaders.tolist(), scores.tolist(), strict=True)):

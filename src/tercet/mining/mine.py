@@ -128,7 +128,9 @@ class _Finder:
 
     def paraphrases(self, texts: "GivenTexts", k: int, max_rows: int, least: float) -> MinedRows:
         all_texts, vectors = self._read(texts)
-        with progress_bar("comparing", total=len(vectors), unit="texts", enabled=self.progress) as advance:
+        with progress_bar(
+            "looking for paraphrases", total=len(vectors), unit="texts", enabled=self.progress
+        ) as advance:
             pairs = paraphrases(vectors, k=k, max_pairs=max_rows, min_score=least, advance=advance)
         return MinedRows(len(vectors), [*_rows(pairs, all_texts, all_texts, ("anchor", "positive", "cosine"))])
 
@@ -136,7 +138,7 @@ class _Finder:
         sources, source = self._read(texts)
         targets, target = self._read(other)
         total = len(source) + len(target)
-        with progress_bar("comparing", total=total, unit="texts", enabled=self.progress) as advance:
+        with progress_bar("looking for translations", total=total, unit="texts", enabled=self.progress) as advance:
             pairs = translations(source, target, k=k, min_score=least, advance=advance)
         return MinedRows(total, [*_rows(pairs, sources, targets, ("source", "target", "margin"))])
 
@@ -158,7 +160,9 @@ class _Finder:
             for each in (anchors, corpus)
         ]
         rows = []
-        with progress_bar("comparing", total=len(anchors), unit="anchors", enabled=self.progress) as advance:
+        with progress_bar(
+            "looking for negatives", total=len(anchors), unit="anchors", enabled=self.progress
+        ) as advance:
             found = negatives_of(
                 vectors[0], vectors[1], positives, rules, max_positives=int(counts.max()), advance=advance
             )

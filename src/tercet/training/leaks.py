@@ -82,7 +82,7 @@ def leaks(
         raise InputError(f"{folder}: holds no evaluation texts. Name the folder with --data.")
     sources = _sources(recipe if isinstance(recipe, Recipe) else read_recipe(recipe, env=env, data=data))
     found: dict[str, Leaks] = {}
-    with progress_bar("leaks", total=len(sources), unit="sources", enabled=progress) as advance:
+    with progress_bar("looking for leaks", total=len(sources), unit="sources", enabled=progress) as advance:
         for path, readings in sources.items():
             found[path] = own = Leaks()
             seen: set[str] = set()

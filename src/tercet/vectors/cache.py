@@ -30,7 +30,9 @@ def cached_vectors(
     """
     if file is not None and file.exists():
         try:
-            return read_kept(file, dtype=np.dtype(np.float32), shape=(num, dim))
+            vectors: Vectors = read_kept(file, dtype=np.dtype(np.float32), shape=(num, dim))
+            logger.info("vectors of an earlier time are taken from %s", file)
+            return vectors
         except (OSError, ValueError) as error:
             logger.warning("%s cannot be used and is made again: %s", file, error)
     vectors = make()

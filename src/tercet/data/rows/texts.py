@@ -1,6 +1,7 @@
 """A file of texts, checked as a whole before anything is done with it."""
 
 import contextlib
+import logging
 import shutil
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from tercet.data.rows.one_file import read_rows
 from tercet.data.rows.records import RecordReader
 from tercet.errors import InputError
 from tercet.storage.hashing import TextsDigest
+
+logger = logging.getLogger("tercet")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class TextFile:
             num_texts += 1
         if num_texts == 0:
             raise InputError(f"{path}: is empty. Give a file with at least one text.")
+        logger.info("%s: %s texts in the column %r", path, f"{num_texts:,}", reader.columns["text"][0])
         return cls(path, file_format, reader.columns["text"][0], num_texts, digest.hexdigest())
 
     def __iter__(self) -> Iterator[str]:

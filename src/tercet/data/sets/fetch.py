@@ -70,7 +70,7 @@ def fetch(
     root, hub, done, different = _data_root(data), _Hub(), set[str](), list[str]()
     _recorded(root)
     total = len({file.path for task in wanted for file in FILES[task]})
-    with progress_bar("fetching", total=total, unit="files", enabled=progress) as advance, no_bars():
+    with progress_bar("fetching files", total=total, unit="files", enabled=progress) as advance, no_bars():
         for task in wanted:
             files = [file for file in FILES[task] if file.path not in done]
             contents = {}

@@ -158,7 +158,7 @@ class _Training:
             raise SettingError("epochs: these rows are not counted, so an epoch has no end. Give steps instead.")
         self.module.train()
         show = progress and self.processes.is_main
-        with progress_bar(self.label, total=num_steps, unit="steps", enabled=show) as advance:
+        with progress_bar(f"training {self.label}", total=num_steps, unit="steps", enabled=show) as advance:
             advance(self.num_done, earlier=True)
             if self.num_done == 0:
                 self._measure()

@@ -82,12 +82,12 @@ class _Mine:
         check_enough(len(texts), settings.ranks, context)
         cache = settings.cache or context.teachers
         store = RememberedVectors(cache, settings.model.load_in(context), precision=settings.precision)
-        keys = store.add(lambda: texts, label="mining", progress=context.progress)
+        keys = store.add(lambda: texts, label="embedding texts to mine", progress=context.progress)
         found = neighbours_of(torch.from_numpy(store(keys)), settings.ranks, seed=context.seed)
         chosen = range(min(settings.max_rows, len(texts)))  # the sample is in random order already
         with (
             atomic_write(context.folder / KIND.output, "w") as stream,
-            progress_bar("neighbours", total=len(chosen), unit="texts", enabled=context.progress) as advance,
+            progress_bar("looking for negatives", total=len(chosen), unit="texts", enabled=context.progress) as advance,
         ):
             for i, neighbours in zip(chosen, found, strict=False):
                 positive, *negatives = (texts[j] for j in neighbours)

@@ -97,7 +97,7 @@ class _Parallel(TrainedEncoder):
             )
         folder = settings.cache if isinstance(settings.cache, Path) else context.teachers
         store = RememberedVectors(folder, source, precision=settings.precision)
-        context.remember(store, self._source_texts, label="source")
+        context.remember(store, self._source_texts, label="embedding source texts")
 
         def remembered(texts: Sequence[str]) -> Tensor:
             return torch.from_numpy(store(np.array([text_key(text) for text in texts], np.int64)))

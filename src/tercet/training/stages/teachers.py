@@ -73,7 +73,7 @@ class Targets:
     def learn(self, texts: Callable[[], Iterable[str]]) -> None:
         """Embed all texts with all teachers, and learn means and directions from their vectors."""
         for store, settings in zip(self._stores, self._settings, strict=True):
-            keys = self._context.remember(store, texts, label=f"teaching ({settings.model})")
+            keys = self._context.remember(store, texts, label=f"embedding with {settings.model}")
         for i, (store, settings) in enumerate(zip(self._stores, self._settings, strict=True)):
             if settings.center:
                 sums = (store(block).sum(0, dtype=np.float64) for block in _blocks(keys))

@@ -49,7 +49,9 @@ class _Views:
         num_pairs = 0
         with (
             atomic_write(context.folder / KIND.output, "w") as stream,
-            progress_bar(context.name, total=None, unit="pairs", enabled=context.progress) as advance,
+            progress_bar(
+                f"making pairs ({context.name})", total=None, unit="pairs", enabled=context.progress
+            ) as advance,
         ):
             pairs = views_of(self._sentences, settings.view, num_views=settings.num_views, seed=context.seed)
             for anchor, positive in pairs:
