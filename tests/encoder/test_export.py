@@ -18,6 +18,7 @@ from tercet.encoder import export as export_module
 from tercet.encoder.export import Difference, export
 from tercet.encoder.graph import GraphEngine
 from tercet.evaluation.evaluate import evaluate
+from tercet.storage.hashing import sha256_of_folder
 from tercet.vectors.search import search
 
 # name: (family, settings, format, int8); together they have every family, every kind of readout and every format
@@ -258,6 +259,19 @@ def test_a_graph_that_is_off_is_not_kept(exported, tmp_path, monkeypatch):
         export(encoder, out, format="onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert (out / "exported.json").read_text() == "an earlier export"
+
+
+def test_an_export_of_another_encoder_or_format_is_not_replaced_unless_it_is_asked_for(tiny, tmp_path):
+    export(tiny("bert", readout="mean"), tmp_path / "out", format="onnx")
+    export(tiny("bert", readout="mean"), tmp_path / "out", format="onnx")
+    before = sha256_of_folder(tmp_path / "out")
+    with pytest.raises(OutputError, match=r"out: holds an export of another encoder, which would be lost\. .+--force"):
+        export(tiny("bert", readout="cls"), tmp_path / "out", format="onnx")
+    with pytest.raises(OutputError, match="holds an export with int8 False"):
+        export(tiny("bert", readout="mean"), tmp_path / "out", format="onnx", int8=True)
+    assert sha256_of_folder(tmp_path / "out") == before
+    export(tiny("bert", readout="cls"), tmp_path / "out", format="onnx", force=True)
+    assert sha256_of_folder(tmp_path / "out") != before
 
 
 def test_other_files_are_not_lost(tiny, tmp_path):

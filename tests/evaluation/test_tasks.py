@@ -10,7 +10,7 @@ import scipy.stats
 import sklearn.metrics
 import torch
 
-from tercet import Encoder, InputError, NonFiniteError, RowError, SettingError
+from tercet import Encoder, InputError, NonFiniteError, OutputError, RowError, SettingError
 from tercet.data.rows.kinds import Triplet
 from tercet.data.sets.groups import GROUPS
 from tercet.evaluation.evaluate import evaluate
@@ -573,6 +573,26 @@ def test_a_second_evaluation_embeds_nothing(tmp_path, tiny, monkeypatch):
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == first.to_dict()
     with pytest.raises(TypeError):
         evaluate(tiny(seed=2), tasks="ZH-STSB", data=tmp_path, cache=tmp_path / "cache")
+
+
+def test_results_of_another_model_or_of_more_tasks_are_not_lost(tmp_path, tiny):
+    for name in ("sts-b-test", "sts-b-dev"):
+        write(tmp_path, f"zh_stsb/{name}.txt", "".join(f"{a}\t{b}\t{g}\n" for a, b, g in pair_rows(9)))
+
+    def go(encoder, tasks="ZH-STSB,ZH-STSB-dev", **more):
+        return evaluate(encoder, tasks=tasks, data=tmp_path, cache=False, out=tmp_path / "out", **more)
+
+    first = go(tiny(), name="mine")
+    file = tmp_path / "out" / "results.json"
+    assert go(tiny(), name="mine").to_dict() == first.to_dict()
+    before = file.read_bytes()
+    with pytest.raises(OutputError, match=r"holds results of mine that would be lost \(ZH-STSB [-.\d]+, ZH-STSB-dev"):
+        go(tiny(seed=2))
+    with pytest.raises(OutputError, match=r"would be lost \(ZH-STSB-dev [-.\d]+\)"):
+        go(tiny(), tasks="ZH-STSB")
+    assert file.read_bytes() == before
+    assert json.loads(file.read_text())["model"] == "mine"
+    assert go(tiny(), tasks="ZH-STSB", force=True).to_dict() == json.loads(file.read_text())
 
 
 def test_results_say_what_can_change_a_score(tmp_path, tiny):

@@ -744,3 +744,18 @@ def test_averages_are_over_the_same_tasks_as_in_an_evaluation():
     assert {name: AVERAGES[name] for name in GROUPS if name != "zh"} == {
         name: tasks for name, tasks in GROUPS.items() if name != "zh"
     }
+
+
+@pytest.mark.parametrize("name", ["out.html", "out.md", "out.svg", "out.png", "out.md: a figure"])
+def test_what_is_no_report_is_not_replaced_unless_it_is_asked_for(full, tmp_path, name):
+    target = tmp_path / name.partition(":")[0]
+    written = report(full, out=target)
+    own = written[-1 if "figure" in name else 0]
+    assert report(full, out=target) == written  # a report is replaced
+    before = own.read_bytes()
+    own.write_text("of value")
+    with pytest.raises(OutputError, match=r"is no report, and would be lost\. .+--force"):
+        report(full, out=target)
+    assert own.read_text() == "of value"
+    report(full, out=target, force=True)
+    assert own.read_bytes() == before

@@ -64,8 +64,12 @@ def test_a_log_file_that_cannot_be_written_is_an_error(tercet, texts, models):
 )  # fmt: skip
 def test_ctrl_c_says_in_one_line_how_to_go_on(tmp_path, command, said):
     (tmp_path / "tmp").mkdir()
+    # a shell's background job, in which tests may run, hands on that SIGINT is ignored
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from tercet.cli import main; main()"
+    )
     with subprocess.Popen(
-        [sys.executable, "-m", "tercet", *command],
+        [sys.executable, "-c", code, *command],
         cwd=tmp_path,
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -74,7 +78,7 @@ def test_ctrl_c_says_in_one_line_how_to_go_on(tmp_path, command, said):
     ) as process:
         process.stdin.write("one\n" * 10_000)
         process.stdin.flush()
-        while not [*(tmp_path / "tmp").glob("tercet-*/standard-input")]:
+        while process.poll() is None and not [*(tmp_path / "tmp").glob("tercet-*/standard-input")]:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         assert process.wait() == 128 + signal.SIGINT

@@ -68,14 +68,14 @@ def flip(file, place=3):
 def test_a_stage_of_other_settings_is_kept_and_comes_back_with_them(run, folder, tmp_path, caplog):
     first = run()
     made = weights(folder)
-    assert not run("seed=3").stages[0].skipped
+    assert not run("seed=3", force=True).stages[0].skipped
     assert "what was there is kept in" in caplog.text
     [kept] = (tmp_path / "run" / "kept").iterdir()
     assert kept.name == f"a-{first.stages[0].output.key[:12]}"
     assert weights(kept) == made != weights(folder)
-    assert run().stages[0].skipped
+    assert run(force=True).stages[0].skipped
     assert weights(folder) == made == weights(tmp_path / "run")
-    assert run("seed=3").stages[0].skipped
+    assert run("seed=3", force=True).stages[0].skipped
 
 
 def test_a_stage_that_was_not_done_is_kept_with_its_checkpoints(run, stopped, folder, tmp_path):
@@ -84,11 +84,31 @@ def test_a_stage_that_was_not_done_is_kept_with_its_checkpoints(run, stopped, fo
     assert (kept / "checkpoints" / "step-00000001" / "weights.safetensors").exists()
 
 
-def test_force_and_prune_clear_up(run, folder, tmp_path):
+def test_a_finished_run_of_other_settings_is_not_replaced(run, folder, tmp_path):
     run()
-    run("seed=3", force=True)
-    assert not (tmp_path / "run" / "kept").exists()
-    run("seed=4")
+    (tmp_path / "run" / "results.json").write_text('{"tasks": {"STSB": {"score": 83.214}}, "averages": {}}')
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    found = r"stages\.a\.contrast\.steps was 2, now 1.+ encoder/ and results\.json \(STSB 83\.21\) would be replaced"
+    with pytest.raises(OutputError, match=found):
+        run("stages.a.steps=1")
+    after = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert before == after
+    assert run("stages.a.log_every=3", "stages.a.checkpoint_every=7").stages[0].skipped
+
+
+def test_a_finished_run_of_other_rows_is_not_replaced(run, start, tmp_path):
+    own = tmp_path / "rows.tsv"
+    own.write_text((start / "rows.tsv").read_text())
+    run(f"stages.a.rows={own}")
+    own.write_text("anchor\tpositive\n" + "One\tTwo\n" * 8)
+    with pytest.raises(OutputError, match=r"the stage a has other inputs now.+ encoder/ would be replaced"):
+        run(f"stages.a.rows={own}")
+    assert tercet.verify(tmp_path / "run").is_whole
+
+
+def test_prune_removes_what_is_kept(run, folder, tmp_path):
+    run()
+    run("seed=4", force=True)
     removed = tercet.prune(tmp_path / "run")
     assert [path.parent.name for path in removed] == ["kept"]
     assert not (tmp_path / "run" / "kept").exists() and folder.exists()

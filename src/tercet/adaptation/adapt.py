@@ -179,7 +179,7 @@ class _Adaptation:
         self._begin()
         measuring_s = time.monotonic() - start_s
 
-        run = run_recipe(self.plan.recipe, self.out / RUN, data=self.data, progress=self.progress)
+        run = run_recipe(self.plan.recipe, self.out / RUN, data=self.data, force=True, progress=self.progress)
         *made, trained = run.stages
         self.times_s |= {"making rows": sum(stage.time_s for stage in made), "training": trained.time_s}
 

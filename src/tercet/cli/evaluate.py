@@ -49,6 +49,7 @@ def evaluate(
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
+    force: options.Force = False,
 ) -> None:
     """Score an encoder on the papers' tasks, or on your own files; exit code 1 where nothing could be scored."""
     found = tercet.evaluate(
@@ -65,6 +66,7 @@ def evaluate(
         whiten=whiten,
         lengths=lengths,
         batches=batches,
+        force=force,
         progress=True,
     )
     tables.print_scores(found)

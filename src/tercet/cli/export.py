@@ -27,10 +27,15 @@ def export(
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
+    force: options.Force = False,
 ) -> None:
     """Write an encoder as a graph that runs without Tercet, in ONNX Runtime or OpenVINO."""
     difference = tercet.export(
-        options.chosen_model(model, settings, tokenizer, revision, convert_pickle), out, format=graph_format, int8=int8
+        options.chosen_model(model, settings, tokenizer, revision, convert_pickle),
+        out,
+        format=graph_format,
+        int8=int8,
+        force=force,
     )
     output.say(
         f"{out}: on sample texts the largest difference is {difference.max_error:.1e}, "

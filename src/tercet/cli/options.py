@@ -36,6 +36,7 @@ Revision = Annotated[str | None, typer.Option(help="The branch, tag or commit on
 ConvertPickle = Annotated[
     bool, typer.Option("--convert-pickle", help="Convert a pickled checkpoint once, weights only.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace what else is there, and would be lost.")]
 Column = Annotated[str | None, typer.Option(help="The column with the text (JSONL, CSV, TSV, Parquet).")]
 Format = Annotated[TextFormat | None, choice(TextFormat, "--format", help="Where the file's ending does not tell.")]
 Precision = Annotated[PrecisionName, choice(PrecisionName, help="exact is fp32, fast is bf16; fp16 is not for T5.")]

@@ -30,7 +30,8 @@ def report(
             help="Where to: .html, .md (figures beside it), or .svg or .png (training trajectories alone).",
         ),
     ],
+    force: options.Force = False,
 ) -> None:
     """Put results beside the papers' published tables, with figures."""
-    for path in tercet.report(inputs, out=out):
+    for path in tercet.report(inputs, out=out, force=force):
         output.say(f"{path}")

@@ -39,7 +39,7 @@ def train(
     env: options.Env = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the recipe, print it resolved, and stop.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Remove stages that other settings made, in place of keeping them.")
+        bool, typer.Option("--force", help="Replace encoder and results of a finished run of other settings.")
     ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the log for TensorBoard, too.")] = False,
 ) -> None:

@@ -27,7 +27,7 @@ from tercet.encoder.model.readouts import describe_readout
 from tercet.errors import ModelError, OutputError, SettingError
 from tercet.storage.choices import GraphFormat, check_choice
 from tercet.storage.extras import require
-from tercet.storage.files import atomic_folder, make_folder, target_errors, write_json
+from tercet.storage.files import atomic_folder, make_folder, read_json, target_errors, write_json
 from tercet.storage.locks import hold_target
 from tercet.storage.manifest import write_manifest
 
@@ -77,8 +77,10 @@ def check_format(name: str) -> None:
         require(package, name, needed_by=f"format {name!r}")
 
 
-def export(model: "Model", out: str | Path, *, format: GraphFormat, int8: bool = False) -> Difference:
-    """Write an encoder as a graph from token ids to vectors, in place of an earlier export.
+def export(
+    model: "Model", out: str | Path, *, format: GraphFormat, int8: bool = False, force: bool = False
+) -> Difference:
+    """Write an encoder as a graph from token ids to vectors, in place of an earlier export of it.
 
     The graph takes `input_ids` and `attention_mask`, int64 [batch, length], and gives `sentence_embedding`, float32
     [batch, d]: readout, dense layers and normalisation as the encoder has them. It is tried before it is kept.
@@ -89,6 +91,7 @@ def export(model: "Model", out: str | Path, *, format: GraphFormat, int8: bool =
         format: `onnx` or `openvino`.
         int8: Whether the weights of matrix products are stored as 8-bit numbers. ONNX Runtime then quantises
             activations too, as they come; OpenVINO decides that by the CPU.
+        force: Whether an export of another encoder, or in another format, is replaced.
 
     Returns:
         The difference that was measured.
@@ -96,22 +99,24 @@ def export(model: "Model", out: str | Path, *, format: GraphFormat, int8: bool =
     Raises:
         SettingError: There is no such format, a package is missing, or the encoder is an export itself.
         ModelError: The graph does not give the encoder's vectors.
-        OutputError: The folder cannot be written.
+        OutputError: The folder cannot be written, or holds something else.
     """
     check_format(format)
     target = Path(out)
     make_folder(target.parent)
     with hold_target(target):
-        return _export(model, target, format, int8)
+        return _export(model, target, format, int8, force)
 
 
-def _export(model: "Model", target: Path, format: GraphFormat, int8: bool) -> Difference:
+def _export(model: "Model", target: Path, format: GraphFormat, int8: bool, force: bool) -> Difference:
     encoder = load_encoder(model)
     if isinstance(encoder, Exported):
         raise SettingError("an exported model cannot be exported again. Load the model that it was made from.")
     with target_errors(target):
         if target.is_dir() and any(target.iterdir()) and not (target / EXPORT_FILE).exists():
             raise OutputError(f"{target}: holds other files than an export, which would be lost. Name a new folder.")
+    if not force:
+        _check_replaced(target, {"source": encoder.fingerprint(), "format": format, "int8": int8})
     with atomic_folder(target) as folder:
         graph = folder / GRAPHS[format]
         with _quiet(), tempfile.TemporaryDirectory(dir=folder) as scratch:
@@ -130,6 +135,17 @@ def _export(model: "Model", target: Path, format: GraphFormat, int8: bool) -> Di
         _write_rest(encoder, folder, {"format": format, "int8": int8, "graph": graph.name}, difference)
         write_manifest(folder)
     return difference
+
+
+def _check_replaced(target: Path, wanted: dict[str, object]) -> None:
+    """Raise OutputError if a folder holds an export of another encoder, or in another format."""
+    if not (target / EXPORT_FILE).exists():
+        return
+    found = read_json(target / EXPORT_FILE, kind=dict, raised=OutputError, fix="Name a new folder, or take --force.")
+    others = [name for name, value in wanted.items() if found.get(name) != value]
+    if others:
+        what = "of another encoder" if "source" in others else f"with {others[0]} {found.get(others[0])!r}"
+        raise OutputError(f"{target}: holds an export {what}, which would be lost. Name a new folder, or take --force.")
 
 
 def _write_onnx(encoder: Encoder, file: Path) -> None:

@@ -12,11 +12,11 @@ from tercet.data.sets.folder import DataFolder, MissingDataError
 from tercet.data.sets.groups import GROUPS
 from tercet.encoder.choice import Model, ModelSettings, load_encoder
 from tercet.encoder.encoder import Encoder
-from tercet.errors import InputError, NonFiniteError, RowError, SettingError
+from tercet.errors import InputError, NonFiniteError, OutputError, RowError, SettingError
 from tercet.evaluation.tasks.table import choose_tasks, data_for
 from tercet.evaluation.tasks.task import Options, Result, Task
 from tercet.storage.choices import DEFAULT_MODEL, Classifier, check_choice
-from tercet.storage.files import check_writable, make_folder, remove_temporaries, write_json
+from tercet.storage.files import check_writable, make_folder, read_json, remove_temporaries, write_json
 from tercet.storage.machine import versions
 from tercet.vectors.store import TextEncoder, VectorStore
 
@@ -85,6 +85,7 @@ def evaluate(
     whiten: bool = False,
     lengths: Sequence[int] | None = None,
     batches: Sequence[int] | None = None,
+    force: bool = False,
     progress: bool = False,
 ) -> Evaluation:
     """Score an encoder.
@@ -103,6 +104,7 @@ def evaluate(
         whiten: Whether vectors are centred and whitened, by those of each task's own texts, as in BERT-whitening.
         lengths: How many words the sentences of `speed` have; 8, 32 and 128 where None.
         batches: How many of them are embedded at once; 1, 8 and 32 where None, and always as many as the encoder likes.
+        force: Whether a `results.json` of another model, of other settings or with other tasks is replaced.
         progress: Whether bars are shown.
 
     Returns:
@@ -111,6 +113,7 @@ def evaluate(
     Raises:
         SettingError: A task is unknown.
         InputError: Data is broken; missing data is no error but is reported as missing.
+        OutputError: Results cannot be written, or others are there.
     """
     chosen = choose_tasks(tasks)
     check_choice("classifier", classifier, Classifier)
@@ -140,6 +143,8 @@ def evaluate(
         settings if other is None else settings | {"source": _settings_of(other)},
         versions(),
     )
+    if file is not None and not force:
+        _check_replaced(file, found, [task.name for task in chosen])
     for task in chosen:
         try:
             found.tasks[task.name] = _score(task, folder, store, options, whiten=whiten)
@@ -166,6 +171,22 @@ def _score(task: Task, folder: DataFolder, store: VectorStore, options: Options,
         raise kind(f"{task.name}: {error}") from error
     num_truncated = store.take_num_truncated()
     return result if num_truncated is None else result | {"num_truncated": num_truncated}
+
+
+def _check_replaced(file: Path, found: Evaluation, tasks: Sequence[str]) -> None:
+    """Raise OutputError if a file holds results of another model or of other settings, or of more tasks."""
+    if not file.exists():
+        return
+    fix = "Name another folder, or take --force."
+    earlier = read_json(file, kind=dict, raised=OutputError, fix=fix)
+    scores = {name: result["score"] for name, result in earlier.get("tasks", {}).items()}
+    is_same = earlier.get("settings") == found.settings and (
+        "fingerprint" in found.settings or earlier.get("model") == found.model
+    )
+    lost = {name: scores[name] for name in scores.keys() - tasks} if is_same else scores
+    if lost:
+        shown = ", ".join(f"{name} {score:.2f}" for name, score in sorted(lost.items()))
+        raise OutputError(f"{file}: holds results of {earlier.get('model')} that would be lost ({shown}). {fix}")
 
 
 def averages(scores: dict[str, Result], asked: Sequence[str]) -> dict[str, Any]:

@@ -4,6 +4,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+TITLE = "Tercet report"
+"""Stands near the start of every file of a report, which is known by it."""
+
 NOTHING = "\u2013"
 """What a cell without a figure shows: a dash."""
 

@@ -16,7 +16,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from tercet.reporting.document import one_line
+from tercet.reporting.document import TITLE, one_line
 from tercet.reporting.overview import in_short
 from tercet.reporting.plots import Plot, Series
 
@@ -51,7 +51,7 @@ _PUBLISHED = ("#6b7a90", "#8c6bb1", "#4f9a7a", "#b0793a", "#c2607d")
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 _DASHES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 _WIDTH_IN, _HEIGHT_IN, _LEGEND_LINE_IN = 5.0, 3.8, 0.22
-_NO_METADATA = {"svg": dict.fromkeys(("Date", "Creator", "Format", "Type")), "png": {"Software": None}}
+_NO_METADATA = {"svg": dict.fromkeys(("Date", "Creator", "Format", "Type")), "png": {"Software": TITLE}}
 _DPI = 144
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tercet.reporting.document import (
+    TITLE,
     Bars,
     Block,
     Cell,
@@ -27,7 +28,7 @@ from tercet.reporting.document import (
 )
 
 _MARK = {"plain": "", "ours": "\u25b6 ", "difference": ""}
-_PROLOG = '<?xml version="1.0" encoding="utf-8"?>\n'
+_PROLOG = f'<?xml version="1.0" encoding="utf-8"?>\n<!-- {TITLE} -->\n'
 
 
 def to_markdown(document: Document, folder: str) -> str:

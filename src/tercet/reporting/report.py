@@ -1,11 +1,11 @@
 """The verb `report`: results beside the papers' published cells, with figures, as one file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tercet.errors import SettingError
+from tercet.errors import OutputError, SettingError
 from tercet.reporting.comparison import published_section, tables_with
-from tercet.reporting.document import Block, Document, Heading, Text
+from tercet.reporting.document import TITLE, Block, Document, Heading, Text
 from tercet.reporting.figures import figures_of, trajectory_drawing
 from tercet.reporting.html import to_html
 from tercet.reporting.markdown import chart_files, to_markdown
@@ -13,14 +13,17 @@ from tercet.reporting.others import geometry, other_tasks, parts, speed
 from tercet.reporting.overview import overview
 from tercet.reporting.results import Run, read_runs
 from tercet.reporting.sweeps import sweeps
-from tercet.storage.files import atomic_write, check_writable, make_folder
+from tercet.storage.files import atomic_write, check_writable, make_folder, target_errors
 from tercet.storage.locks import hold_target
 from tercet.storage.texts import several
 
 __all__ = ["report"]
 
+_MAX_HEAD_BYTES = 4096
+"""In how many bytes from its start the title of a report stands."""
 
-def report(inputs: Sequence[str | Path], *, out: str | Path) -> list[Path]:
+
+def report(inputs: Sequence[str | Path], *, out: str | Path, force: bool = False) -> list[Path]:
     """Write a report of results and training runs.
 
     The same input gives the same bytes. An HTML report is one file that needs no other; a Markdown report has its
@@ -31,6 +34,7 @@ def report(inputs: Sequence[str | Path], *, out: str | Path) -> list[Path]:
         inputs: `results.json` files, or folders that hold one, a training log (`metrics.jsonl`), or both; folders of
             sweeps, of which all finished runs are taken.
         out: Where to: a name that ends in `.html`, `.md`, `.svg` or `.png`.
+        force: Whether files that are no report are replaced; an earlier report is replaced in any case.
 
     Returns:
         The files that were written, the report first.
@@ -38,31 +42,45 @@ def report(inputs: Sequence[str | Path], *, out: str | Path) -> list[Path]:
     Raises:
         InputError: Nothing was named, or a file is missing or is no results file.
         SettingError: The target's ending is unknown, or there are figures to draw and matplotlib is not installed.
-        OutputError: The target cannot be written.
+        OutputError: The target cannot be written, or something else is there.
     """
     target = Path(out)
     if target.suffix.lower() not in (".html", ".md", ".svg", ".png"):
         raise SettingError(f"{target}: a report ends in .html or .md, a drawing of trajectories in .svg or .png.")
     check_writable(target)
     with hold_target(target):
-        return _report(inputs, target)
+        files = _files_of(read_runs(several(inputs)), target)
+        if not force:
+            _check_replaced(files)
+        for folder in {path.parent for path in files}:
+            make_folder(folder)
+        # the report comes last, so that it never names a figure that is not there yet
+        for path, content in reversed(files.items()):
+            with atomic_write(path) as stream:
+                stream.write(content)
+    return [*files]
 
 
-def _report(inputs: Sequence[str | Path], target: Path) -> list[Path]:
-    if target.suffix.lower() in (".svg", ".png"):
-        drawing = trajectory_drawing(read_runs(several(inputs)), target.suffix.lower().removeprefix("."))
-        with atomic_write(target) as stream:
-            stream.write(drawing)
-        return [target]
-    document = build(read_runs(several(inputs)))
-    if target.suffix.lower() == ".html":
-        return _write({target: to_html(document)})
+def _files_of(runs: Sequence[Run], target: Path) -> dict[Path, bytes]:
+    """Return what is to be written, the report first."""
+    ending = target.suffix.lower()
+    if ending in (".svg", ".png"):
+        drawing = trajectory_drawing(runs, ending.removeprefix("."))
+        return {target: drawing.replace(b"?>", f"?>\n<!-- {TITLE} -->".encode(), 1) if ending == ".svg" else drawing}
+    document = build(runs)
+    if ending == ".html":
+        return {target: to_html(document).encode()}
     folder = target.with_name(f"{target.stem}-figures")
-    charts = chart_files(document, folder)
-    if charts:
-        make_folder(folder)
-    # the report comes last, so that it never names a figure that is not there yet
-    return _write(charts | {target: to_markdown(document, folder.name)})[::-1]
+    charts = {path: svg.encode() for path, svg in chart_files(document, folder).items()}
+    return {target: to_markdown(document, folder.name).encode()} | charts
+
+
+def _check_replaced(files: Iterable[Path]) -> None:
+    """Raise OutputError if one of the files is there and no report."""
+    for path in files:
+        with target_errors(path):
+            if path.is_file() and TITLE.encode() not in path.read_bytes()[:_MAX_HEAD_BYTES]:
+                raise OutputError(f"{path}: is no report, and would be lost. Name another target, or take --force.")
 
 
 def build(runs: Sequence[Run]) -> Document:
@@ -83,11 +101,4 @@ def build(runs: Sequence[Run]) -> Document:
             *tables,
         ]
     blocks += [*other_tasks(runs), *geometry(runs), *speed(runs), *parts(runs)]
-    return Document("Tercet report", blocks)
-
-
-def _write(files: dict[Path, str]) -> list[Path]:
-    for path, text in files.items():
-        with atomic_write(path, "w") as stream:
-            stream.write(text)
-    return list(files)
+    return Document(TITLE, blocks)

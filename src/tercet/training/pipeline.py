@@ -22,6 +22,7 @@ from tercet.training.loop.loop import Evaluate, Measure
 from tercet.training.loop.processes import Processes
 from tercet.training.objectives.compute import USUAL_ACTIVATION_GB
 from tercet.training.recipe import Recipe, Stage
+from tercet.training.replacing import NO_CHANGE, check_replaced, would_be_lost
 from tercet.training.runs import (
     DESCRIPTION,
     ENCODER,
@@ -43,9 +44,6 @@ from tercet.training.unchanged import look
 from tercet.vectors.store import VectorStore
 
 logger = logging.getLogger("tercet")
-
-_NO_CHANGE = ("cache", "log_every", "checkpoint_every")
-"""Settings that change nothing about a stage's output."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ def run_recipe(
         run: The folder for everything. Killed and called again, a run goes on; stages whose settings and inputs have
             not changed are skipped.
         data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
-        force: Whether stages that other settings made are removed; else they are kept.
+        force: Whether the encoder and the results of a finished run of other settings are replaced.
         tensorboard: Whether the log is written for TensorBoard, too.
         progress: Whether bars are shown.
 
@@ -122,6 +120,8 @@ def run_recipe(
     if not processes.is_main:
         logger.setLevel(logging.ERROR)  # the main process says it
     try:
+        if processes.is_main and not force:
+            check_replaced(Path(run), recipe)
         with locked(Path(run)) if processes.is_main else nullcontext():
             return _Run(recipe, Path(run), data, processes, force, tensorboard, progress and processes.is_main).go()
     finally:
@@ -200,7 +200,7 @@ class _Run:
             progress=self.progress,
         )
         start_s = time.monotonic()
-        settings = {name: value for name, value in stage.dump().items() if name not in _NO_CHANGE}
+        settings = {name: value for name, value in stage.dump().items() if name not in NO_CHANGE}
         settings |= {name: usual for name, usual in _usual(stage.settings).items() if settings.get(name, usual) is None}
         if (skipped := self._unchanged(stage, settings, folder)) is not None:
             return skipped
@@ -210,7 +210,10 @@ class _Run:
         output = Output(folder / kind.output, key)
         about = {"kind": stage.kind, "inputs": work.inputs}
         place = StageFolder(self.folder, folder, output=output.path, key=key, about=about)
-        record = place.prepare(force=self.force) if self.processes.is_main else None
+        if self.processes.is_main and not self.force and place.is_of_others and (self.folder / ENCODER).exists():
+            record_run(self.folder)
+            raise would_be_lost(self.folder, f"the stage {stage.name} has other inputs now")
+        record = place.prepare() if self.processes.is_main else None
         if self.processes.share(float(record is not None)):
             record = record or {}
             if self.processes.is_main and record.get("seen") != seen:
@@ -280,6 +283,7 @@ class _Run:
             out=self.folder,
             name=self.recipe.name,
             cache=False,
+            force=True,
             progress=self.progress,
         )
 

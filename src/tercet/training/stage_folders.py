@@ -80,19 +80,21 @@ class StageFolder:
     def __init__(self, run: Path, folder: Path, *, output: Path, key: str, about: dict[str, Any]) -> None:
         self._run, self._folder, self._output, self._key, self._about = run, folder, output, key, about
 
-    def prepare(self, *, force: bool = False) -> dict[str, Any] | None:
+    @property
+    def is_of_others(self) -> bool:
+        """Whether other settings or inputs made what is there."""
+        return self._folder.exists() and not self._folder.is_symlink() and self._why_not() == _CHANGED
+
+    def prepare(self) -> dict[str, Any] | None:
         """Return the record of a stage that is done; else make its folder ready to start or to go on.
 
         What other settings made, or what is damaged, is put aside into `kept/`, and comes back with its settings.
-
-        Args:
-            force: Whether what other settings made is removed.
         """
         if self._folder.is_symlink():
             raise OutputError(f"{self._folder}: is a link, which is not followed. Remove it, or name a new folder.")
         with target_errors(self._folder):
             if self._folder.exists() and (why := self._why_not()):
-                self._put_aside(why, force=force)
+                self._put_aside(why)
             if not self._folder.exists():
                 self._bring_back()
         record = self._record()
@@ -168,11 +170,7 @@ class StageFolder:
         except (OSError, ValueError, KeyError):
             return False
 
-    def _put_aside(self, why: str, *, force: bool) -> None:
-        if why == _CHANGED and force:
-            logger.warning("%s: its settings or inputs have changed, so it is removed and starts again", self._folder)
-            _remove(self._folder)
-            return
+    def _put_aside(self, why: str) -> None:
         name = self._folder.name.partition("-")[2]
         key = str(read_record(self._folder / _RECORD).get("key") or _read_text(self._folder / _KEY))[:12]
         ending = key if why == _CHANGED and re.fullmatch(r"[0-9a-f]{12}", key) else "damaged"
@@ -191,7 +189,7 @@ class StageFolder:
             make_folder(self._folder.parent)
             kept.replace(self._folder)
             if why := self._why_not():
-                self._put_aside(why, force=False)
+                self._put_aside(why)
             else:
                 logger.warning("%s: these settings were used before, and what they made is back", self._folder)
 

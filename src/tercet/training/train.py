@@ -35,8 +35,8 @@ def train(
         data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
         env: Variables of the environment that the recipe may use besides those that begin with `TERCET_`.
         dry_run: Whether the recipe is only read and checked; `recipe` of the result shows every setting.
-        force: Whether stages that other settings made are removed; else they are kept in `kept/`, and come back when
-            their settings do.
+        force: Whether the encoder and the results of a finished run of other settings are replaced. What its stages
+            made is kept in `kept/`, and comes back when their settings do.
         tensorboard: Whether the log is written for TensorBoard, too.
         progress: Whether bars are shown.
 
