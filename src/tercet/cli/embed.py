@@ -7,28 +7,42 @@ import typer
 
 import tercet
 from tercet.cli import options, output
-from tercet.storage.choices import DEFAULT_MODEL
+from tercet.storage.choices import DEFAULT_MODEL, Dtype
 
 EXAMPLES = options.examples(
     "tercet embed sentences.txt --out vectors.npy",
     "tercet embed reviews.csv --column body --out vectors.parquet",
-    "cat sentences.txt | tercet embed - --out vectors.jsonl",
+    "tercet embed 'pages/*.jsonl' --keep id,url --dtype int8 --out vectors.parquet",
+    "tercet embed 'pages/*.jsonl' --out vectors/",
+    "cat sentences.txt | tercet embed - --out - | head -n 1",
     "tercet embed sentences.txt --model t5-base --set readout=enc-mean --out vectors.npy",
 )
 
 
 def embed(
-    source: Annotated[str, typer.Argument(metavar="INPUT", help="A file with one text per row, or - for stdin.")],
+    sources: Annotated[
+        list[str], typer.Argument(metavar="INPUT...", help="Files with one text per row, patterns, or - for stdin.")
+    ],
     out: Annotated[
-        Path,
+        str,
         typer.Option(
-            "--out", "-o", help="Where to: .npy (vectors), .parquet or .jsonl (texts and vectors), or a folder."
+            "--out",
+            "-o",
+            metavar="TARGET",
+            help="A file (.npy: vectors; .parquet, .jsonl: texts, too), a folder/ of Parquet shards, or - for JSONL.",
         ),
     ],
     model: options.Model = DEFAULT_MODEL,
     settings: options.Settings = None,
     column: options.Column = None,
     file_format: options.Format = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMNS", help="Other columns that go along: id,url or all (.parquet, .jsonl)."),
+    ] = None,
+    dtype: Annotated[
+        Dtype, options.choice(Dtype, help="How numbers are written; int8 has a scale for each vector.")
+    ] = "float32",
     precision: options.Precision = "exact",
     dims: options.Dims = None,
     batch_tokens: Annotated[
@@ -42,13 +56,15 @@ def embed(
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
 ) -> None:
-    """Embed a file of texts. Killed and started again, it goes on where it was."""
+    """Embed files of texts. Killed and started again, it goes on where it was."""
     stats = tercet.embed(
-        source,
+        sources[0] if len(sources) == 1 and ":" in sources[0] else [Path(name) for name in sources],
         out=out,
         model=options.chosen_model(model, settings, tokenizer, revision, convert_pickle),
         column=column,
         format=file_format,
+        keep=[name.strip() for names in keep or [] for name in names.split(",")],
+        dtype=dtype,
         precision=precision,
         dims=dims,
         max_batch_tokens=batch_tokens,

@@ -11,12 +11,18 @@ from tercet.storage.choices import DEFAULT_MODEL
 EXAMPLES = options.examples(
     'tercet search "how do I reset my password" --in faq.txt',
     'tercet search "broken screen" --in reviews.csv --column body -k 10 --json',
+    'tercet search "broken screen" --in vectors.parquet',
 )
 
 
 def search(
     query: Annotated[str, typer.Argument(help="What to look for.")],
-    source: Annotated[str, typer.Option("--in", help="A file with one text per row, or - for stdin.")],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--in", help="A file of texts, - for stdin, or vectors that embed wrote: a .parquet file, or a folder."
+        ),
+    ],
     model: options.Model = DEFAULT_MODEL,
     k: Annotated[int, typer.Option("-k", help="How many texts to show.")] = 5,
     settings: options.Settings = None,

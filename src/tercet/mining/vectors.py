@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tercet.data.rows.given import TextList
-from tercet.data.rows.texts import TextFile
+from tercet.data.rows.texts import TextFile, TextFiles
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
 from tercet.storage.files import make_folder
@@ -16,24 +16,24 @@ from tercet.vectors.embed import SHARD_TEXTS, embed
 
 
 def vectors_of(
-    texts: TextFile | TextList | Sequence[str], encoder: Encoder, *, precision: str, progress: bool
+    texts: TextFile | TextFiles | TextList | Sequence[str], encoder: Encoder, *, precision: str, progress: bool
 ) -> Vectors:
     """Return the vectors of texts.
 
     More than one shard of them is kept in the user's cache, so that a run that was killed goes on, and the next one
     with the same texts begins at once; they are mapped into memory.
     """
-    given = texts if isinstance(texts, TextFile | TextList) else TextList(texts)
+    given = texts if isinstance(texts, TextFile | TextFiles | TextList) else TextList(texts)
     if given.num_texts <= SHARD_TEXTS:
         return encoder.embed(list(given), precision=precision, normalize=True, progress=progress)
     file = _file(given, encoder, precision)
     if not file.exists():
         make_folder(file.parent)
-        source = given if isinstance(given, TextFile) else given.texts
+        source = given.texts if isinstance(given, TextList) else given
         embed(source, out=file, model=encoder, precision=precision, normalize=True, progress=progress)
     return np.asarray(np.load(file, mmap_mode="c"))
 
 
-def _file(texts: TextFile | TextList, encoder: Encoder, precision: str) -> Path:
+def _file(texts: TextFile | TextFiles | TextList, encoder: Encoder, precision: str) -> Path:
     decides = [texts.sha256, encoder.fingerprint(), encoder.resolve_precision(precision), encoder.device.type]
     return cache_folder() / "mining" / f"{sha256_of_json(decides)}.npy"

@@ -20,6 +20,9 @@ OnTruncate = Literal["count", "error"]
 TextFormat = Literal["lines", "jsonl", "csv", "tsv", "parquet"]
 """How a file of texts is written."""
 
+Dtype = Literal["float32", "float16", "int8", "binary"]
+"""How the numbers of vectors are written: 8 bits have a scale for each vector, one bit is the sign."""
+
 Classifier = Literal["batched", "sklearn"]
 """All folds as one problem as SentEval trains, or scikit-learn's LogisticRegression as a cross-check."""
 

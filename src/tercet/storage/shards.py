@@ -8,11 +8,14 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from tercet.errors import OutputError
 from tercet.storage.files import is_temporary, remove_temporaries, target_errors, write_json
 from tercet.storage.hashing import sha256_of_json
 from tercet.storage.manifest import forget, is_whole, manifest_of, record_file
+
+_T = TypeVar("_T")
 
 logger = logging.getLogger("tercet")
 
@@ -102,9 +105,9 @@ def _check_ours(folder: Path) -> None:
         raise OutputError(f"{folder}: is in the way, and not Tercet's. Move it or name another target.")
 
 
-def in_shards(rows: Iterator[str], size: int) -> Iterator[list[str]]:
+def in_shards(rows: Iterator[_T], size: int) -> Iterator[list[_T]]:
     """Yield rows in lists of a fixed size, the last one shorter."""
-    shard: list[str] = []
+    shard: list[_T] = []
     for row in rows:
         shard.append(row)
         if len(shard) == size:

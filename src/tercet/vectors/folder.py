@@ -9,14 +9,17 @@ from typing import Any, Unpack
 import numpy as np
 
 from tercet.data.reading.addresses import expand, place_of
+from tercet.data.rows.kept import Kept, kept_columns
 from tercet.data.rows.spans import Survey, read_span, survey
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
 from tercet.encoder.model.settings import EmbedOptions, EmbedStats
 from tercet.errors import InputError, TextError
+from tercet.storage.choices import Dtype
 from tercet.storage.files import make_folder
 from tercet.storage.locks import hold_target
 from tercet.storage.progress import Advance, progress_bar
+from tercet.vectors.formats import Chunk, Layout, about_vectors, arrow_table
 from tercet.vectors.parts import Made, Part, VectorFolder, is_done, parts_of, read_surveys, write_part
 
 
@@ -30,10 +33,10 @@ class Making:
     """Columns of the inputs that stand before the texts."""
 
     types: Mapping[str, Any] | None = None
-    """The Arrow types of these columns; as Arrow finds them where None."""
+    """The Arrow types of these columns; see `Kept`."""
 
-    dtype: str = "float32"
-    """What the numbers of vectors are written as: `float32` or `float16`."""
+    dtype: Dtype = "float32"
+    """How the numbers of vectors are written."""
 
     def plan(self, encoder: Encoder, *, shard_texts: int) -> dict[str, Any]:
         """Return everything that decides what the shards hold, but the inputs."""
@@ -72,7 +75,7 @@ class Making:
                 yield write_part(
                     self.folder,
                     part,
-                    self._table(texts, rows.vectors, kept),
+                    self._table(encoder, texts, rows.vectors, kept),
                     num_tokens=num.num_tokens,
                     num_truncated=num.num_truncated,
                 )
@@ -81,14 +84,11 @@ class Making:
             row = part.span.first + texts.index([*places][error.position])
             raise InputError(f"{part.source}: row {row + 1} {error.problem}") from error
 
-    def _table(self, texts: list[str], vectors: Vectors, kept: Mapping[str, list[Any]]) -> Any:
+    def _table(self, encoder: Encoder, texts: list[str], vectors: Vectors, kept: dict[str, list[Any]]) -> Any:
         """Return the rows of a shard as an Arrow table."""
-        import pyarrow as pa
-
-        columns = {name: pa.array(values, (self.types or {}).get(name)) for name, values in kept.items()}
-        numbers = pa.array(vectors.ravel().astype(self.dtype, copy=False))
-        embedding = pa.FixedSizeListArray.from_arrays(numbers, vectors.shape[1])
-        return pa.table({**columns, "text": pa.array(texts, pa.string()), "embedding": embedding})
+        about = about_vectors(encoder, precision=self.options["precision"], dtype=self.dtype, dims=vectors.shape[1])
+        layout = Layout(len(texts), vectors.shape[1], self.dtype, Kept(self.types or {}), about)
+        return arrow_table(Chunk(texts, vectors, kept), layout)
 
 
 Asked = tuple[str | None, str | None, int]
@@ -128,24 +128,30 @@ def embed_folder(
     file_format: str | None = None,
     shard_texts: int,
     keep: Sequence[str] = (),
-    types: Mapping[str, Any] | None = None,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
     **options: Unpack[EmbedOptions],
 ) -> EmbedStats:
     """Embed files into a folder of shards, in this process; see `embed`."""
     options["precision"] = encoder.resolve_precision(options.get("precision", "exact"))
     options["max_batch_tokens"] = encoder.batch_tokens(options.get("max_batch_tokens"))
     show = bool(options.get("progress"))
-    making = Making(out, options, tuple(keep), types, dtype)
     make_folder(out.parent)
     with hold_target(out):
         surveys = _survey_all(expand(inputs), out, (column, file_format, shard_texts), show=show)
+        kept = kept_of(surveys, keep)
+        making = Making(out, options, kept.names, kept.types, dtype)
         folder = VectorFolder(out, plan=making.plan(encoder, shard_texts=shard_texts), surveys=surveys)
         with progress_bar("embedding", total=folder.num_texts, unit="texts", enabled=show) as advance:
             options["progress"] = advance
             for made in making.make(_undone(folder, advance), encoder):
                 folder.record(made)
         return total(folder.finish())
+
+
+def kept_of(surveys: Sequence[Survey], keep: Sequence[str]) -> Kept:
+    """Return which columns of the inputs are kept, with their types."""
+    sources = (survey.source for survey in surveys)
+    return kept_columns(((source.place, source.file_format, source.column) for source in sources), keep)
 
 
 def _undone(folder: VectorFolder, advance: Advance) -> Iterator[Part]:

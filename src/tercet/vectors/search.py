@@ -1,13 +1,13 @@
 """The verb `search`: the texts that are nearest to a query, by exact cosine."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tercet.data.rows.given import GivenTexts, TextList, open_given
-from tercet.data.rows.texts import TextFile
+from tercet.data.rows.texts import TextFile, TextFiles
 from tercet.encoder.choice import Model, load_encoder
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
@@ -16,6 +16,7 @@ from tercet.errors import InputError, SettingError
 from tercet.storage.choices import DEFAULT_MODEL, TextFormat
 from tercet.storage.hashing import sha256_of_json
 from tercet.vectors.cache import cached_vectors
+from tercet.vectors.stored import StoredVectors
 
 CACHE_FOLDER = ".tercet-cache"
 
@@ -32,9 +33,12 @@ class Hit:
 
     text: str
 
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What else is kept with the text in a file of vectors."""
+
     def to_dict(self) -> dict[str, Any]:
-        """Return its fields."""
-        return asdict(self)
+        """Return its fields, with what is kept among them."""
+        return {"score": self.score, "row": self.row, "text": self.text, **self.kept}
 
 
 def search(
@@ -54,7 +58,9 @@ def search(
 
     Args:
         query: What to look for.
-        texts: Where to look: a list of texts, or a file with one text per row.
+        texts: Where to look: a list of texts; a file with one text per row; or vectors that `embed` wrote into Parquet
+            (a file, or a folder of them), which are searched as they are, without embedding anything but the query.
+            Where a number of these is one bit, the best candidates are embedded again and ranked by exact cosine.
         model: An encoder by its name, its settings, or an Encoder.
         k: How many to return.
         column: Which column of the file holds the text.
@@ -72,6 +78,13 @@ def search(
         raise InputError(f"query: is of type {type(query).__name__}. Give a string.")
     if k < 1:
         raise SettingError(f"k {k}: is less than one. Ask for at least one text.")
+    stored = StoredVectors.open(Path(texts)) if isinstance(texts, str | Path) and str(texts) != "-" else None
+    if stored is not None:
+        if dims not in (None, stored.about["dims"]):
+            raise SettingError(
+                f"dims {dims}: the vectors in {texts} have {stored.about['dims']} numbers. Leave it out."
+            )
+        return _search_stored(query, stored, load_encoder(model), k, precision)
     with open_given(texts, column=column, file_format=format) as opened:
         encoder = load_encoder(model)
         resolved = encoder.resolve_precision(precision)
@@ -85,7 +98,25 @@ def search(
     return [Hit(score, row + 1, found[row]) for row, score in wanted.items()]
 
 
-def _vectors_of(texts: TextFile | TextList, encoder: Encoder, keep: bool, options: EmbedOptions) -> Vectors:
+def _search_stored(query: str, stored: StoredVectors, encoder: Encoder, k: int, precision: str) -> list[Hit]:
+    if encoder.fingerprint() != stored.about["fingerprint"]:
+        raise SettingError(
+            f"{stored.path}: has vectors of another model than {encoder.name}. Name theirs with --model, and its "
+            "settings with --set."
+        )
+    options: EmbedOptions = {"precision": precision, "dims": stored.about["dims"], "normalize": True}
+    vector = encoder.embed([query], **options)[0]
+    scores, rows = stored.nearest(vector, k)
+    if stored.is_binary:
+        candidates = [record["text"] for record in stored.records(rows)]
+        scores = encoder.embed(candidates, **options) @ vector
+        order = np.lexsort((rows, -scores))[:k]
+        scores, rows = scores[order], rows[order]
+    hits = zip(scores, rows, stored.records(rows), strict=True)
+    return [Hit(float(score), int(row) + 1, record.pop("text"), record) for score, row, record in hits]
+
+
+def _vectors_of(texts: TextFile | TextFiles | TextList, encoder: Encoder, keep: bool, options: EmbedOptions) -> Vectors:
     file = None
     if keep and texts.path is not None:
         settings = [options["precision"], options.get("dims"), encoder.device.type]

@@ -44,6 +44,26 @@ class ParquetFile:
         """The first place of each row group."""
         return [int(first) for first in self._firsts[:-1]]
 
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return int(self._firsts[-1])
+
+    @property
+    def metadata(self) -> dict[bytes, bytes]:
+        """What the schema says besides the columns."""
+        return self._file.schema_arrow.metadata or {}
+
+    def batches(self, columns: Collection[str]) -> Iterator[Any]:
+        """Yield some rows at a time as Arrow has them, of those of these columns that are there."""
+        with self._errors():
+            yield from self._file.iter_batches(columns=[name for name in self.names if name in columns])
+
+    @property
+    def types(self) -> dict[str, Any]:
+        """The Arrow type of each column."""
+        return {each.name: each.type for each in self._file.schema_arrow}
+
     def use(self, columns: Collection[str]) -> None:
         """Read no other columns from now on."""
         self._columns = [name for name in self.names if name in columns]

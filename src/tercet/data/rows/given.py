@@ -5,18 +5,19 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from tercet.data.reading.addresses import expand
 from tercet.data.reading.datasets import HUB
-from tercet.data.rows.texts import TextFile, readable_twice
+from tercet.data.rows.texts import TextFile, TextFiles, readable_twice
 from tercet.errors import InputError
 from tercet.storage.files import atomic_write, make_folder
 from tercet.storage.hashing import TextsDigest
 from tercet.storage.texts import check_texts, list_of_texts
 from tercet.storage.user_cache import cache_folder
 
-GivenTexts: TypeAlias = str | Path | Sequence[str] | TextFile
-"""A list is texts. A string is the name of a file, or `-` for standard input."""
+GivenTexts: TypeAlias = str | Path | Sequence[str] | Sequence[Path] | TextFile | TextFiles
+"""A list of strings is texts; one of Paths is files and patterns. A string is a file, or `-` for standard input."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ class TextList:
         for text in self.texts:
             digest.add(text)
         return digest.hexdigest()
+
+    @property
+    def files(self) -> tuple[TextFile, ...]:
+        """The files that the texts stand in: none."""
+        return ()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.texts)
@@ -80,11 +86,11 @@ def _is_file(text: str) -> bool:
 @contextlib.contextmanager
 def open_given(
     texts: "GivenTexts", *, column: str | None = None, file_format: str | None = None
-) -> Iterator[TextFile | TextList]:
+) -> Iterator[TextFile | TextFiles | TextList]:
     """Open texts; a file is checked from end to end, and what can be read only once is copied for a while.
 
     Args:
-        texts: A list of texts, or a file.
+        texts: A list of texts, a file, or a list of Paths of files and patterns, which are as one file.
         column: Which column of the file holds the text.
         file_format: How the file is written, where its ending does not tell.
 
@@ -92,7 +98,7 @@ def open_given(
         InputError: The file is missing, empty or unreadable.
         RowError: A row is broken or has no text; the message says file:line.
     """
-    if isinstance(texts, TextFile):
+    if isinstance(texts, TextFile | TextFiles):
         yield texts
     elif isinstance(texts, str | Path):
         if " " in str(texts) and not _is_file(str(texts)):
@@ -100,6 +106,12 @@ def open_given(
         with readable_twice(str(texts)) as path:
             yield TextFile.open(path, column=column, file_format=file_format)
     else:
-        given = list_of_texts(texts)
+        given: list[Any] = list_of_texts(texts)
+        if given and all(isinstance(each, Path) for each in given):
+            with contextlib.ExitStack() as stack:
+                paths = [stack.enter_context(readable_twice(name)) for name in expand(given)]
+                files = [TextFile.open(path, column=column, file_format=file_format) for path in paths]
+                yield files[0] if len(files) == 1 else TextFiles(tuple(files))
+            return
         check_texts(given)
         yield TextList(given)

@@ -49,7 +49,7 @@ def read_entries(
         InputError: The file is missing or cannot be read.
         RowError: A row is bad; the message says file:line.
     """
-    with contextlib.closing(_open(path, file_format)) as file:
+    with contextlib.closing(open_place(path, file_format)) as file:
         if columns is not None:
             file.use(columns)
         names, first = file.names, 1
@@ -67,5 +67,6 @@ def read_entries(
             raise RowError(f"{path}:{first}: {error}") from error
 
 
-def _open(path: Place | HubName, file_format: str | None) -> OpenFile:
+def open_place(path: Place | HubName, file_format: str | None) -> OpenFile:
+    """Open a file, or a dataset of the hub, to read its records."""
     return HubRecords(path) if isinstance(path, HubName) else open_file(path, file_format or format_in(path))

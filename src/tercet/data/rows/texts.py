@@ -1,6 +1,7 @@
 """A file of texts, checked as a whole before anything is done with it."""
 
 import contextlib
+import itertools
 import logging
 import shutil
 import sys
@@ -8,15 +9,15 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tercet.data.reading.entries import changed
 from tercet.data.reading.formats import check_format, format_of
 from tercet.data.rows.kinds import texts_of
-from tercet.data.rows.one_file import read_rows
+from tercet.data.rows.one_file import read_entries
 from tercet.data.rows.records import RecordReader
 from tercet.errors import InputError
-from tercet.storage.hashing import TextsDigest
+from tercet.storage.hashing import TextsDigest, sha256_of_json
 
 logger = logging.getLogger("tercet")
 
@@ -49,7 +50,7 @@ class TextFile:
         check_format(file_format)
         file_format = file_format or format_of(path)
         reader, digest, num_texts = _reader(column), TextsDigest(), 0
-        for text in _read(path, reader, file_format):
+        for text, _ in _read(path, reader, file_format):
             digest.add(text)
             num_texts += 1
         if num_texts == 0:
@@ -58,21 +59,71 @@ class TextFile:
         return cls(path, file_format, reader.columns["text"][0], num_texts, digest.hexdigest())
 
     def __iter__(self) -> Iterator[str]:
+        return (text for text, _ in self.records())
+
+    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield each text with the record that it stands in."""
         digest = TextsDigest()
-        for text in _read(self.path, _reader(self.column), self.file_format):
+        for text, record in _read(self.path, _reader(self.column), self.file_format):
             digest.add(text)
-            yield text
+            yield text, record
         if digest.hexdigest() != self.sha256:
             raise changed(self.path)
+
+    @property
+    def files(self) -> "tuple[TextFile, ...]":
+        """The files that the texts stand in."""
+        return (self,)
+
+    def where(self, row: int) -> str:
+        """Return what a message calls a row from 0."""
+        return f"{self.path}: row {row + 1}"
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """Several files with one text per row, as one."""
+
+    files: tuple[TextFile, ...]
+
+    path: None = None
+
+    @property
+    def num_texts(self) -> int:
+        """How many texts there are."""
+        return sum(file.num_texts for file in self.files)
+
+    @property
+    def sha256(self) -> str:
+        """One hash over all files."""
+        return sha256_of_json([file.sha256 for file in self.files])
+
+    def __iter__(self) -> Iterator[str]:
+        return itertools.chain.from_iterable(self.files)
+
+    def records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield each text with the record that it stands in."""
+        return itertools.chain.from_iterable(file.records() for file in self.files)
+
+    def where(self, row: int) -> str:
+        """Return what a message calls a row from 0."""
+        for file in self.files:
+            if row < file.num_texts:
+                return file.where(row)
+            row -= file.num_texts
+        raise IndexError(row)
 
 
 def _reader(column: str | None) -> RecordReader:
     return RecordReader("texts", kind="texts", columns={"text": column} if column is not None else None, empty=True)
 
 
-def _read(path: Path, reader: RecordReader, file_format: str) -> Iterator[str]:
-    rows = read_rows(path, reader, file_format=file_format, fix="Name one with --column.")
-    return (text for row in rows for text in texts_of(row))
+def _read(path: Path, reader: RecordReader, file_format: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the texts of a file, each with its record."""
+    for entry, rows in read_entries(path, reader, file_format=file_format, fix="Name one with --column."):
+        for row in rows:
+            for text in texts_of(row):
+                yield text, entry.record or {}
 
 
 @contextlib.contextmanager
