@@ -244,7 +244,7 @@ class _Run:
             seen = record.get("seen")
             if seen and seen == self._look(stage, settings, [(*each,) for each in seen["models"]]):
                 place = StageFolder(self.folder, folder, output=output, key=record["key"], about={})
-                is_done = place.prepare(force=self.force) is not None
+                is_done = place.prepare() is not None
         if not self.processes.share(float(is_done)):
             return None
         record = trusted_record(folder)

@@ -16,6 +16,8 @@ EMBEDDING, SCALE = "embedding", "scale"
 _MOST = 127
 """The largest number of 8 bits; the smallest is the same with a minus, so that nothing is shifted."""
 
+_LARGEST = float(np.finfo(np.float16).max)
+
 
 def packed(vectors: Vectors, dtype: Dtype) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
     """Return vectors [n, dims] in another format, and the scale of each one [n] where the format has one.
@@ -32,7 +34,7 @@ def packed(vectors: Vectors, dtype: Dtype) -> tuple[NDArray[Any], NDArray[np.flo
         return np.clip(np.rint(vectors / safe), -_MOST, _MOST).astype(np.int8), scale
     if dtype == "binary":
         return np.packbits(vectors > 0, axis=1), None
-    if dtype == "float16" and len(vectors) and float(np.abs(vectors).max()) > np.finfo(np.float16).max:
+    if dtype == "float16" and len(vectors) and float(np.abs(vectors).max()) > _LARGEST:
         raise SettingError("dtype 'float16': a vector has numbers that are too large for it. Take float32.")
     return vectors.astype(np.dtype(dtype).newbyteorder("<"), copy=False), None
 
