@@ -22,6 +22,7 @@ VERBS = [
     "mine",
     "models",
     "prune",
+    "push",
     "recipes",
     "refilter",
     "report",

@@ -18,6 +18,7 @@ Each verb is a function here and a command of `tercet`:
     report      results beside the papers' published tables
     serve       encoders over HTTP, as OpenAI's clients ask for them
     export      an encoder as a graph for ONNX Runtime or OpenVINO
+    push        a model folder to the hub
     fetch       bring evaluation data from the hub; `leaks` looks for training texts in it
     verify      whether what was written is as it was written; `prune` removes what a run no longer uses
     models      what there is to choose from; `tasks` and `recipes` likewise; `doctor` looks at the installation
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from tercet.data.sets.fetch import fetch
     from tercet.encoder.encoder import Encoder
     from tercet.encoder.export import export
+    from tercet.encoder.push import push
     from tercet.evaluation.evaluate import evaluate
     from tercet.guide.doctor import doctor
     from tercet.guide.models import models
@@ -94,6 +96,7 @@ __all__ = [
     "mine",
     "models",
     "prune",
+    "push",
     "recipes",
     "refilter",
     "report",
@@ -123,6 +126,7 @@ _LAZY = {
     "mine": "mining.mine",
     "models": "guide.models",
     "prune": "training.stage_folders",
+    "push": "encoder.push",
     "recipes": "guide.recipes",
     "refilter": "synthesis.corpus",
     "report": "reporting.report",

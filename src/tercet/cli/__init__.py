@@ -17,6 +17,7 @@ from tercet.cli import (
     guide,
     mining,
     output,
+    push,
     report,
     search,
     serve,
@@ -79,6 +80,7 @@ app.command(epilog=adapt.EXAMPLES)(output.speaking(adapt.adapt))
 app.command(epilog=report.EXAMPLES)(output.speaking(report.report))
 app.command(epilog=export.EXAMPLES)(output.speaking(export.export))
 app.command(epilog=serve.EXAMPLES)(output.speaking(serve.serve))
+app.command(epilog=push.EXAMPLES)(output.speaking(push.push))
 app.command(epilog=guide.MODELS_EXAMPLES)(output.speaking(guide.models))
 app.command(epilog=guide.TASKS_EXAMPLES)(output.speaking(guide.tasks))
 app.command(epilog=guide.RECIPES_EXAMPLES)(output.speaking(guide.recipes))

@@ -205,7 +205,7 @@ class Encoder:
         target = Path(folder)
         if target.is_dir() and any(target.iterdir()) and not (target / "config.json").exists():
             raise OutputError(f"{target}: holds other files than a model, which would be lost. Name a new folder.")
-        write_folder(target, self.tower, self.tokens, dtype=self.dtype, prompts=self.prompts)
+        write_folder(target, self.tower, self.tokens, dtype=self.dtype, prompts=self.prompts, made_from=self.name)
 
     def fingerprint(self) -> str:
         """Return a hash of everything that decides a vector: weights, tokenizer and settings."""

@@ -18,6 +18,7 @@ from tercet.evaluation.tasks.task import Options, Result, Task, mean_of
 from tercet.storage.files import atomic_write, write_json
 from tercet.storage.hashing import sha256_of_json
 from tercet.storage.machine import machine, versions
+from tercet.training.card import write_card
 from tercet.training.loop.loop import Evaluate, Measure
 from tercet.training.loop.processes import Processes
 from tercet.training.objectives.compute import USUAL_ACTIVATION_GB
@@ -266,8 +267,15 @@ class _Run:
         write_json(self.folder / DESCRIPTION, description)
 
     def _finish(self, encoder: Path) -> Evaluation | None:
+        """Copy the last encoder, score it, and write its card."""
         if copy_folder(encoder, self.folder / ENCODER):
             (self.folder / RESULTS).unlink(missing_ok=True)  # those of another encoder
+        found = self._evaluate()
+        records = {result.name: read_record(result.folder / "stage.json") for result in self.done}
+        write_card(encoder, self.folder / ENCODER, self.recipe, records, found)
+        return found
+
+    def _evaluate(self) -> Evaluation | None:
         if not self.recipe.evaluate:
             return None
         loaded = Encoder.load(self.folder / ENCODER, device=str(self.processes.device))

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tercet.encoder.folder.card import CARD
 from tercet.errors import InputError, OutputError
 from tercet.storage.extras import require
 from tercet.storage.files import (
@@ -130,11 +131,16 @@ def _tensorboard(folder: Path) -> OnLog:
 
 def copy_folder(source: Path, target: Path) -> bool:
     """Copy a folder in place of another, all of it or nothing, where they differ; return whether they did."""
-    if target.exists() and sha256_of_folder(target) == sha256_of_folder(source):
+    if target.exists() and _sha256(target) == _sha256(source):
         return False
     with atomic_folder(target) as folder:
         shutil.copytree(source, folder, dirs_exist_ok=True)
     return True
+
+
+def _sha256(folder: Path) -> str:
+    """Return the hash of a folder, whatever its card says."""
+    return sha256_of_folder(folder, of=lambda file: file.name != CARD)
 
 
 def read_record(path: Path) -> dict[str, Any]:

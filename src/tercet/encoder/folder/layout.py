@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from tercet.encoder.folder.backbone import model_type_of, require_safetensors, write_model
+from tercet.encoder.folder.card import CARD, card_of, public_name
 from tercet.encoder.folder.limits import check_files, check_floats
 from tercet.encoder.model.prompts import SLOT, Prompt
 from tercet.encoder.model.readouts import BERT_FAMILY, READOUTS, T5_FAMILY, When, describe_readout, stored_readout
@@ -121,8 +122,16 @@ def _read_folder(folder: Path, *, convert_pickle: bool) -> Stored:
     return stored
 
 
-def write_folder(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: torch.dtype, prompts: dict[str, str]) -> None:
-    """Write an encoder as a model folder: whole or not at all."""
+def write_folder(
+    folder: Path,
+    tower: Tower,
+    tokens: "Tokens",
+    *,
+    dtype: torch.dtype,
+    prompts: dict[str, str],
+    made_from: str | None = None,
+) -> None:
+    """Write an encoder as a model folder, with its card: whole or not at all."""
     with _safetensors_errors(folder), atomic_folder(folder) as target:
         write_transformer(target, tower, tokens, dtype=dtype)
         prompt = tokens.prompt
@@ -161,7 +170,23 @@ def write_folder(folder: Path, tower: Tower, tokens: "Tokens", *, dtype: torch.d
                 "similarity_fn_name": "cosine",
             },
         )
-        write_manifest(target)
+        facts = _facts(tower, tokens, made_from)
+        (target / CARD).write_text(card_of(facts, is_foreign=modules[0][0] == OWN_MODULE), encoding="utf-8")
+        write_manifest(target, of=lambda file: file.name != CARD)
+
+
+def _facts(tower: Tower, tokens: "Tokens", made_from: str | None) -> dict[str, str]:
+    """Return what a card says of an encoder."""
+    num = sum(weight.numel() for weight in tower.parameters())
+    length = ", of length 1" if tower.head.normalize else ""
+    return {
+        "architecture": f"{tower.backbone.config.model_type}, {num / 1e6:,.1f}M parameters",
+        "vectors": f"{tower.head.width:,} numbers{length}; compare them by cosine",
+        "reads": f"up to {tokens.max_tokens:,} tokens",
+        "readout": f"`{tower.head.readout}`",
+        "prompt": f"`{tokens.prompt.setting}`" if tokens.prompt.setting else "",
+        "made from": public_name(made_from),
+    }
 
 
 @contextlib.contextmanager
