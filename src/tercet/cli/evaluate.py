@@ -49,6 +49,11 @@ def evaluate(
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    workers: options.Workers = None,
+    cpus_per_worker: options.CpusPerWorker = None,
+    gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Score an encoder on the papers' tasks, or on your own files; exit code 1 where nothing could be scored."""
     found = tercet.evaluate(
@@ -65,6 +70,7 @@ def evaluate(
         whiten=whiten,
         lengths=lengths,
         batches=batches,
+        engine=options.chosen_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )
     tables.print_scores(found)

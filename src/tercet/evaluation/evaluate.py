@@ -1,7 +1,9 @@
 """The verb `evaluate`: score an encoder on the tasks of the three papers, or on your own files."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 from tercet.data.sets.catalogue import FILES, NOT_ON_HUB
 from tercet.data.sets.folder import DataFolder, MissingDataError
 from tercet.data.sets.groups import GROUPS
+from tercet.distributed.settings import LOCAL, ClusterSettings, Engine, cluster_of
 from tercet.encoder.choice import Model, ModelSettings, load_encoder
 from tercet.encoder.encoder import Encoder
 from tercet.errors import InputError, NonFiniteError, RowError, SettingError
@@ -18,6 +21,7 @@ from tercet.evaluation.tasks.task import Options, Result, Task
 from tercet.storage.choices import DEFAULT_MODEL, Classifier, check_choice
 from tercet.storage.files import check_writable, make_folder, remove_temporaries, write_json
 from tercet.storage.machine import versions
+from tercet.vectors.spread_encoder import spread_encoder
 from tercet.vectors.store import TextEncoder, VectorStore
 
 RESULTS = "results.json"
@@ -85,6 +89,7 @@ def evaluate(
     whiten: bool = False,
     lengths: Sequence[int] | None = None,
     batches: Sequence[int] | None = None,
+    engine: Engine = LOCAL,
     progress: bool = False,
 ) -> Evaluation:
     """Score an encoder.
@@ -103,6 +108,8 @@ def evaluate(
         whiten: Whether vectors are centred and whitened, by those of each task's own texts, as in BERT-whitening.
         lengths: How many words the sentences of `speed` have; 8, 32 and 128 where None.
         batches: How many of them are embedded at once; 1, 8 and 32 where None, and always as many as the encoder likes.
+        engine: Who embeds: this process (`local`), or the workers of a cluster (`ray`, or its settings): tasks of more
+            texts than 8,192, with the same vectors.
         progress: Whether bars are shown.
 
     Returns:
@@ -114,6 +121,9 @@ def evaluate(
     """
     chosen = choose_tasks(tasks)
     check_choice("classifier", classifier, Classifier)
+    cluster = cluster_of(engine)
+    if cluster is not None and any(task.name == "speed" for task in chosen):
+        raise SettingError("engine: the task speed measures this machine. Leave it out, or take engine local.")
     folder = data_for(chosen, data)
     file = None if out is None else Path(out) / RESULTS
     if file is not None:
@@ -123,42 +133,60 @@ def evaluate(
     encoder, other = _load(model), None if source is None else _load(source)
     if isinstance(encoder, Encoder):
         precision = encoder.resolve_precision(precision)
-    store = VectorStore(encoder, precision=precision, cache=cache, progress=progress)
     options = Options(
         classifier=classifier,
         seed=seed,
         lengths=_sizes("lengths", lengths) or Options.lengths,
         batches=_sizes("batches", batches) or Options.batches,
     )
-    if other is not None:
-        options = replace(options, source=VectorStore(other, precision=precision, cache=cache, progress=progress))
     settings = _settings_of(encoder) | {"precision": precision, "classifier": classifier, "seed": seed}
     settings |= {"whiten": True} if whiten else {}
-    found = Evaluation(
-        name or getattr(encoder, "name", None) or type(encoder).__name__,
-        store.num_parameters,
-        settings if other is None else settings | {"source": _settings_of(other)},
-        versions(),
-    )
-    for task in chosen:
-        store.label = task.name
-        folder.read.clear()
-        try:
-            result = _run(task, folder, store, options, whiten=whiten)
-            found.tasks[task.name] = result | {"data": dict(folder.read)}
-            if (num_truncated := store.take_num_truncated()) is not None:
-                found.tasks[task.name]["num_truncated"] = num_truncated
-        except MissingDataError as error:
-            found.missing[task.name] = str(error)
-        except RowError:  # says file:line
-            raise
-        except (InputError, NonFiniteError) as error:
-            kind = NonFiniteError if isinstance(error, NonFiniteError) else InputError  # TextError takes two values
-            raise kind(f"{task.name}: {error}") from error
-        found.averages.update(averages(found.tasks, [task.name for task in chosen]))
-        if file is not None:  # after every task, so that an error in a later one loses no score
-            write_json(file, found.to_dict())
+    stored = partial(VectorStore, precision=precision, cache=cache, progress=progress)
+    with _spread(encoder, cluster) as embedder, _spread(other, cluster) as source_embedder:
+        store = stored(embedder)
+        if source_embedder is not None:
+            options = replace(options, source=stored(source_embedder))
+        found = Evaluation(
+            name or getattr(encoder, "name", None) or type(encoder).__name__,
+            store.num_parameters,
+            settings if other is None else settings | {"source": _settings_of(other)},
+            versions(),
+        )
+        for task in chosen:
+            _score(task, found, folder, store, options, whiten=whiten)
+            found.averages.update(averages(found.tasks, [task.name for task in chosen]))
+            if file is not None:  # after every task, so that an error in a later one loses no score
+                write_json(file, found.to_dict())
     return found
+
+
+def _spread(encoder: Any, cluster: ClusterSettings | None) -> AbstractContextManager[Any]:
+    """Return an encoder whose texts a cluster embeds; itself where there is none."""
+    if cluster is None or encoder is None:
+        return nullcontext(encoder)
+    if not isinstance(encoder, Encoder):
+        raise SettingError(f"engine: embeds with an Encoder, and the model is of type {type(encoder).__name__}.")
+    return spread_encoder(encoder, cluster)
+
+
+def _score(
+    task: Task, found: Evaluation, folder: DataFolder, store: VectorStore, options: Options, *, whiten: bool
+) -> None:
+    """Add the score of a task, or why it has none."""
+    store.label = task.name
+    folder.read.clear()
+    try:
+        result = _run(task, folder, store, options, whiten=whiten)
+        found.tasks[task.name] = result | {"data": dict(folder.read)}
+        if (num_truncated := store.take_num_truncated()) is not None:
+            found.tasks[task.name]["num_truncated"] = num_truncated
+    except MissingDataError as error:
+        found.missing[task.name] = str(error)
+    except RowError:  # says file:line
+        raise
+    except (InputError, NonFiniteError) as error:
+        kind = NonFiniteError if isinstance(error, NonFiniteError) else InputError  # TextError takes two values
+        raise kind(f"{task.name}: {error}") from error
 
 
 def averages(scores: dict[str, Result], asked: Sequence[str]) -> dict[str, Any]:

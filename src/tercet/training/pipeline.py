@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tercet.data.sets.groups import DEV_SETS
+from tercet.distributed.settings import LOCAL, ClusterSettings, Engine, cluster_of
 from tercet.encoder.encoder import Encoder
 from tercet.errors import SettingError
 from tercet.evaluation.evaluate import RESULTS, Evaluation, evaluate
@@ -101,6 +102,7 @@ def run_recipe(
     data: str | Path | None = None,
     force: bool = False,
     tensorboard: bool = False,
+    engine: Engine = LOCAL,
     progress: bool = False,
 ) -> RunResult:
     """Run a recipe's stages, and score the last encoder where the recipe says so.
@@ -112,18 +114,21 @@ def run_recipe(
         data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
         force: Whether stages that other settings made are removed; else they are kept.
         tensorboard: Whether the log is written for TensorBoard, too.
+        engine: Who embeds and writes for stages that do so; see `train`.
         progress: Whether bars are shown.
 
     Raises:
         TercetError: Something about the recipe, its inputs or the training is not as it should be.
     """
     check_tasks(recipe)
+    cluster = cluster_of(engine)
     processes = Processes.start()
     if not processes.is_main:
         logger.setLevel(logging.ERROR)  # the main process says it
     try:
         with locked(Path(run)) if processes.is_main else nullcontext():
-            return _Run(recipe, Path(run), data, processes, force, tensorboard, progress and processes.is_main).go()
+            shown = progress and processes.is_main
+            return _Run(recipe, Path(run), data, processes, force, tensorboard, cluster, shown).go()
     finally:
         processes.stop()
 
@@ -158,10 +163,12 @@ class _Run:
         processes: Processes,
         force: bool,
         tensorboard: bool,
+        cluster: ClusterSettings | None,
         progress: bool,
     ) -> None:
         self.recipe, self.folder, self.data, self.force = recipe, folder, data, force
         self.processes, self.tensorboard, self.progress = processes, tensorboard, progress
+        self.cluster = cluster
         self.done: list[StageResult] = []
 
     def go(self) -> RunResult:
@@ -197,6 +204,7 @@ class _Run:
             on_log=log_to(self.folder, stage.name, folders, tensorboard=self.tensorboard)
             if self.processes.is_main
             else None,
+            cluster=self.cluster,
             progress=self.progress,
         )
         start_s = time.monotonic()
@@ -280,6 +288,7 @@ class _Run:
             out=self.folder,
             name=self.recipe.name,
             cache=False,
+            engine=self.cluster or LOCAL,
             progress=self.progress,
         )
 

@@ -6,14 +6,16 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Unpack, overload
+from typing import IO, Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data.rows.given import GivenTexts, TextList, given_files, open_given
 from tercet.data.rows.texts import TextFile, readable_twice
+from tercet.distributed.settings import LOCAL, ClusterSettings, Engine, cluster_of
 from tercet.encoder.choice import Model, load_encoder
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
@@ -46,6 +48,7 @@ class _Options(EmbedOptions, total=False):
     column: str | None
     format: TextFormat | None
     shard_texts: int
+    engine: "Engine"
 
 
 @overload
@@ -65,6 +68,7 @@ def embed(
     max_batch_tokens: int | None = None,
     on_truncate: OnTruncate = "count",
     shard_texts: int = SHARD_TEXTS,
+    engine: "Engine" = LOCAL,
     progress: bool | Advance = False,
 ) -> Vectors | EmbedStats:
     """Embed texts.
@@ -89,6 +93,8 @@ def embed(
             holds on a GPU.
         on_truncate: Whether texts that are too long are counted (`count`) or refused (`error`).
         shard_texts: How many texts are embedded between two commits; a killed run loses no more.
+        engine: Who embeds: this process (`local`), the workers of a cluster (`ray`: a folder of shards with the same
+            bytes), or the settings of a cluster, such as `{"address": "auto", "workers": 8}`.
         progress: Whether a bar is shown.
 
     Returns:
@@ -102,6 +108,9 @@ def embed(
     into_folder = target is not None and (str(out).endswith("/") or target.is_dir() or not target.suffix)
     if target is not None and not into_folder:
         writer_for(target)
+    cluster = cluster_of(engine)
+    if cluster is not None and not into_folder:
+        raise SettingError(f"engine: Ray writes a folder of shards, and out is {out}. Name a folder: --out vectors/.")
     check_choice("on_truncate", on_truncate, OnTruncate)
     options: EmbedOptions = {
         "precision": precision,
@@ -114,9 +123,8 @@ def embed(
     if target is not None and into_folder:
         with _given_paths(texts) as inputs:
             encoder = load_encoder(model)
-            stats = embed_folder(
-                target, inputs, encoder, column=column, file_format=format, shard_texts=shard_texts, **options
-            )
+            fill = embed_folder if cluster is None else partial(_spread, settings=cluster)
+            stats = fill(target, inputs, encoder, column=column, file_format=format, shard_texts=shard_texts, **options)
             return replace(stats, max_tokens=encoder.tokens.max_tokens)
     with open_given(texts, column=column, file_format=format) as opened:
         encoder = load_encoder(model)
@@ -125,6 +133,12 @@ def embed(
             return replace(stats, max_tokens=encoder.tokens.max_tokens)
         with _named_rows(opened):
             return encoder.embed(list(opened), **options)
+
+
+def _spread(out: Path, inputs: list[str], encoder: Encoder, *, settings: ClusterSettings, **options: Any) -> EmbedStats:
+    from tercet.vectors.spread import spread_folder
+
+    return spread_folder(out, inputs, encoder, settings, **options)
 
 
 @contextlib.contextmanager
