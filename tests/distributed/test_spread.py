@@ -7,13 +7,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from works import Brittle
 
 import tercet
-from tercet import InputError, SettingError
+from tercet import InputError, SettingError, TextError
 from tercet.storage.hashing import sha256_of_file
+from tercet.vectors.remembered import RememberedVectors
+from tercet.vectors.spread_encoder import spread_encoder
 
 
 @pytest.fixture
@@ -51,16 +54,34 @@ def test_the_bytes_are_those_of_this_process_and_a_damaged_shard_is_made_again(w
     assert digests(there) == digests(tmp_path / "here")
 
 
-@pytest.mark.parametrize("strategy", ["generate", "title"])
-def test_triplets_from_a_cluster_are_those_of_this_process(tmp_path, synthesizer_folder, settings, strategy):
+def test_triplets_from_a_cluster_are_those_of_this_process(tmp_path, synthesizer_folder, settings):
     file = tmp_path / "in.txt"
     file.write_text("".join(f"A man number {i} is playing a guitar on the stage.\n" for i in range(20)))
-    how = {"model": str(synthesizer_folder()), "strategy": strategy, "settings": {"shard_sentences": 6, "finder": None}}
+    how = {"model": str(synthesizer_folder()), "strategy": "title", "settings": {"shard_sentences": 6, "finder": None}}
     tercet.synthesize(file, tmp_path / "here", **how)
     tercet.synthesize(file, tmp_path / "there", **how, engine=settings)
     for name in ("triplets.jsonl", *(f"candidates/{number:06d}.parquet" for number in range(4))):
         assert sha256_of_file(tmp_path / "there" / name) == sha256_of_file(tmp_path / "here" / name)
     assert tercet.verify(tmp_path / "there").is_whole
+
+
+def test_lists_are_embedded_by_a_cluster_as_here(tmp_path, tiny, settings):
+    texts = [f"text number {i}" for i in range(9_000)]
+    with spread_encoder(tiny(), settings) as spread:
+        embedded = tiny().embed(texts)
+        assert np.array_equal(spread.embed(texts), embedded)
+        with pytest.raises(TextError, match="text 8500"):
+            spread.embed([*texts[:8500], "many words " * 90], on_truncate="error")
+        store = RememberedVectors(tmp_path / "vectors", spread, precision="exact")
+        keys = store.add(lambda: texts, label="teacher")
+        np.testing.assert_allclose(store(keys), embedded, atol=1e-3)
+    pairs = "".join(f"{a}\t{b}\t{i % 6}\n" for i, (a, b) in enumerate(zip(texts[:30], texts[30:60], strict=True)))
+    (tmp_path / "pairs.tsv").write_text(f"sentence1\tsentence2\tscore\n{pairs}")
+    tasks = f"scored:{tmp_path / 'pairs.tsv'}"
+    there = tercet.evaluate(tiny(), tasks=tasks, engine=settings, cache=False)
+    assert there.tasks == tercet.evaluate(tiny(), tasks=tasks, cache=False).tasks
+    with pytest.raises(SettingError, match="speed measures this machine"):
+        tercet.evaluate(tiny(), tasks="speed", engine=settings)
 
 
 def test_a_poison_text_is_named_by_file_and_row_and_the_rest_is_done(tmp_path, tokenizers, settings, monkeypatch):

@@ -24,6 +24,9 @@ _LEAST_TIMEOUT_S, _TIMES_SLOWEST = 300.0, 10.0
 _FIRST_TIMEOUT_S = 3600.0
 """How long anything may take while nobody knows how long it should."""
 
+_ROOM_S = 30.0
+"""How long nobody may have found room before a warning says so."""
+
 _MAX_ENDS = 20
 """How many workers may end in a row without anything getting done."""
 
@@ -111,6 +114,7 @@ class Pool:
         self._todo: deque[_Attempt] = deque()
         self._full: dict[str, Exception] = {}
         self._looked_s = 0.0
+        self._was_told = False
         self._num_ends = 0
         self._warned: set[tuple[str, ...]] = set()
         self.tally = Tally()
@@ -333,6 +337,16 @@ class Pool:
         if now_s - self._looked_s < _TICK_S:
             return
         self._looked_s = now_s
+        if not self._was_told and self._hands and all(each.place is None for each in self._hands):
+            waited_s = now_s - min(each.since_s for each in self._hands)
+            if waited_s > _ROOM_S:
+                self._was_told = True
+                logger.warning(
+                    "no worker has found room on the cluster for %.0f s: each needs %g CPUs and %g GPUs (`ray status`)",
+                    waited_s,
+                    self._settings.cpus_per_worker,
+                    self._settings.gpus_per_worker,
+                )
         slowest_s = self.tally.slowest_s
         usual_s = max(_LEAST_TIMEOUT_S, _TIMES_SLOWEST * slowest_s) if slowest_s else _FIRST_TIMEOUT_S
         limit_s = self._settings.timeout_s or usual_s

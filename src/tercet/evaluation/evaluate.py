@@ -142,10 +142,10 @@ def evaluate(
     settings = _settings_of(encoder) | {"precision": precision, "classifier": classifier, "seed": seed}
     settings |= {"whiten": True} if whiten else {}
     stored = partial(VectorStore, precision=precision, cache=cache, progress=progress)
-    with _spread(encoder, cluster) as embedder, _spread(other, cluster) as source_embedder:
+    if other is not None:  # it is embedded here: two pools of workers would wait for each other's CPUs
+        options = replace(options, source=stored(other))
+    with _spread(encoder, cluster) as embedder:
         store = stored(embedder)
-        if source_embedder is not None:
-            options = replace(options, source=stored(source_embedder))
         found = Evaluation(
             name or getattr(encoder, "name", None) or type(encoder).__name__,
             store.num_parameters,
@@ -162,7 +162,7 @@ def evaluate(
 
 def _spread(encoder: Any, cluster: ClusterSettings | None) -> AbstractContextManager[Any]:
     """Return an encoder whose texts a cluster embeds; itself where there is none."""
-    if cluster is None or encoder is None:
+    if cluster is None:
         return nullcontext(encoder)
     if not isinstance(encoder, Encoder):
         raise SettingError(f"engine: embeds with an Encoder, and the model is of type {type(encoder).__name__}.")
