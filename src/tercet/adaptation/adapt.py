@@ -22,6 +22,7 @@ from tercet.adaptation.plan import Plan, Request
 from tercet.data.feeding.sources import open_rows
 from tercet.data.reading.datasets import HUB
 from tercet.data.rows.given import given_files
+from tercet.distributed.settings import LOCAL, Engine
 from tercet.encoder.encoder import Encoder
 from tercet.errors import InputError, OutputError, SettingError
 from tercet.reporting.html import to_html
@@ -81,6 +82,7 @@ def adapt(
     seed: int = 0,
     changes: Sequence[str] = (),
     data: str | Path | None = None,
+    engine: Engine = LOCAL,
     progress: bool = False,
 ) -> Adapted:
     """Adapt an encoder to a pile of sentences.
@@ -105,6 +107,8 @@ def adapt(
         seed: What everything is drawn with.
         changes: Settings of the recipe, as `PATH=VALUE`: `stages.triplets.alpha=0.8`, `stages.contrast.steps=200`.
         data: The folder with the evaluation data, for STSB-dev; `$TERCET_DATA/eval` where None.
+        engine: Who writes rows and embeds for them: this process (`local`), or the workers of a cluster (`ray`, or its
+            settings).
         progress: Whether bars are shown.
 
     Raises:
@@ -142,16 +146,24 @@ def adapt(
         )
     out = Path(out)
     with locked_adaptation(out):
-        return _Adaptation(request, chosen, out, opened.describe()["sha256"], data, progress).go()
+        return _Adaptation(request, chosen, out, opened.describe()["sha256"], data, engine, progress).go()
 
 
 class _Adaptation:
     """One adaptation in its folder."""
 
     def __init__(
-        self, request: Request, plan: Plan, out: Path, sha256: str, data: str | Path | None, progress: bool
+        self,
+        request: Request,
+        plan: Plan,
+        out: Path,
+        sha256: str,
+        data: str | Path | None,
+        engine: Engine,
+        progress: bool,
     ) -> None:
         self.request, self.plan, self.out, self.data, self.progress = request, plan, out, data, progress
+        self.engine = engine
         self.chosen = {"own": [*request.own], "changes": [*request.changes], "keep_anyway": request.keep_anyway}
         asked = {name: value for name, value in asdict(request).items() if name not in self.chosen}
         self.asked: dict[str, Any] = {**asked, "sentences": [*request.sentences], "sha256": sha256}
@@ -179,7 +191,9 @@ class _Adaptation:
         self._begin()
         measuring_s = time.monotonic() - start_s
 
-        run = run_recipe(self.plan.recipe, self.out / RUN, data=self.data, force=True, progress=self.progress)
+        run = run_recipe(
+            self.plan.recipe, self.out / RUN, data=self.data, force=True, engine=self.engine, progress=self.progress
+        )
         *made, trained = run.stages
         self.times_s |= {"making rows": sum(stage.time_s for stage in made), "training": trained.time_s}
 

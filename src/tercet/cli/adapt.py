@@ -67,6 +67,11 @@ def adapt(
     seed: Annotated[int, typer.Option(min=0, help="What everything is drawn with.")] = 0,
     changes: options.Changes = None,
     data: options.Data = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    workers: options.Workers = None,
+    cpus_per_worker: options.CpusPerWorker = None,
+    gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Make an encoder better on your own sentences, without labels. Killed and started again, it goes on."""
     files = [name if name.startswith("hub:") else Path(name) for name in sentences]
@@ -91,6 +96,7 @@ def adapt(
         seed=seed,
         changes=changes or (),
         data=data,
+        engine=options.chosen_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )
     tables.print_adaptation(adapted)

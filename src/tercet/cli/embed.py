@@ -13,8 +13,9 @@ EXAMPLES = options.examples(
     "tercet embed sentences.txt --out vectors.npy",
     "tercet embed reviews.csv --column body --out vectors.parquet",
     "tercet embed 'pages/*.jsonl' --keep id,url --dtype int8 --out vectors.parquet",
-    "tercet embed 'pages/*.jsonl' --out vectors/",
     "cat sentences.txt | tercet embed - --out - | head -n 1",
+    "tercet embed 'texts/*.jsonl' --out vectors/ --workers 8",
+    "tercet embed 's3://bucket/texts/*.jsonl' --out /shared/vectors/ --engine ray --address auto",
     "tercet embed sentences.txt --model t5-base --set readout=enc-mean --out vectors.npy",
 )
 
@@ -55,6 +56,11 @@ def embed(
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    workers: options.Workers = None,
+    cpus_per_worker: options.CpusPerWorker = None,
+    gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Embed files of texts. Killed and started again, it goes on where it was."""
     stats = tercet.embed(
@@ -70,7 +76,10 @@ def embed(
         max_batch_tokens=batch_tokens,
         on_truncate=on_truncate,
         shard_texts=shard_texts,
+        engine=options.chosen_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )
     cut = f", {stats.num_truncated:,} cut to {stats.max_tokens} tokens" if stats.num_truncated else ""
     output.say(f"{stats.num_texts:,} texts, {stats.num_tokens:,} tokens{cut}: {out}")
+    if stats.shards is not None:
+        output.say(options.summary(stats.shards))

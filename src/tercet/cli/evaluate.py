@@ -50,6 +50,11 @@ def evaluate(
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
     force: options.Force = False,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    workers: options.Workers = None,
+    cpus_per_worker: options.CpusPerWorker = None,
+    gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Score an encoder on the papers' tasks, or on your own files; exit code 1 where nothing could be scored."""
     found = tercet.evaluate(
@@ -67,6 +72,7 @@ def evaluate(
         lengths=lengths,
         batches=batches,
         force=force,
+        engine=options.chosen_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )
     tables.print_scores(found)

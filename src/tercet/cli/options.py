@@ -1,5 +1,6 @@
 """Options that several commands share, and what becomes of them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -7,7 +8,7 @@ import typer
 
 from tercet.errors import SettingError
 from tercet.storage.assignments import parse_assignments
-from tercet.storage.choices import OnTruncate, TextFormat
+from tercet.storage.choices import EngineName, OnTruncate, TextFormat
 from tercet.storage.choices import Precision as PrecisionName
 
 
@@ -42,6 +43,15 @@ Format = Annotated[TextFormat | None, choice(TextFormat, "--format", help="Where
 Precision = Annotated[PrecisionName, choice(PrecisionName, help="exact is fp32, fast is bf16; fp16 is not for T5.")]
 Truncation = Annotated[OnTruncate, choice(OnTruncate, help="What happens to texts that are too long.")]
 Dims = Annotated[int | None, typer.Option(help="Keep only the first numbers of each vector.")]
+Engine = Annotated[
+    EngineName, typer.Option("--engine", help="local: this process; ray: several, here or on a cluster.")
+]
+Address = Annotated[
+    str | None, typer.Option(help="A running Ray: auto, HOST:PORT or ray://HOST:PORT. Without it, Ray starts here.")
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="How many workers; as many as fit. On one machine, too.")]
+CpusPerWorker = Annotated[float | None, typer.Option(help="CPUs and threads of each worker (1).")]
+GpusPerWorker = Annotated[float | None, typer.Option(help="GPUs of each worker (0); 0.5 puts two on one.")]
 Data = Annotated[Path | None, typer.Option(help="The evaluation data; $TERCET_DATA/eval where not given.")]
 
 
@@ -58,6 +68,24 @@ def chosen_model(
     }
 
 
+def chosen_engine(
+    engine: EngineName,
+    address: str | None,
+    workers: int | None,
+    cpus_per_worker: float | None,
+    gpus_per_worker: float | None,
+) -> str | dict[str, Any]:
+    """Return the engine that was asked for, as the verbs take it; who speaks of workers means Ray."""
+    given = {
+        "address": address,
+        "workers": workers,
+        "cpus_per_worker": cpus_per_worker,
+        "gpus_per_worker": gpus_per_worker,
+    }
+    settings = {name: value for name, value in given.items() if value is not None}
+    return settings or engine
+
+
 def served_models(
     models: list[str], settings: list[str] | None, tokenizer: str | None, revision: str | None, convert_pickle: bool
 ) -> dict[str, dict[str, Any]]:
@@ -70,6 +98,13 @@ def served_models(
             raise SettingError(f"--model {each}: another one has the name {name!r}. Name it: --model NAME={model}.")
         named[name] = chosen_model(model, settings, tokenizer, revision, convert_pickle)
     return named
+
+
+def summary(shards: Mapping[str, Any]) -> str:
+    """Return what happened to the shards on a cluster, as a line."""
+    slowest = f", slowest {shards['slowest']} ({shards['slowest_s']:.1f} s)" if shards["slowest"] else ""
+    lost = f", {shards['num_lost']:,} workers lost" if shards["num_lost"] else ""
+    return f"{shards['num']:,} shards, {shards['num_retries']:,} retries{lost}{slowest}"
 
 
 def examples(*commands: str) -> str:

@@ -14,6 +14,7 @@ EXAMPLES = options.examples(
     "tercet synthesize sentences.txt --out synthetic",
     "tercet synthesize hub:allenai/c4#en --split --set language=en --set max_sentences=100000 "
     "--model mattymchen/nli-synthesizer-t5-base --leaks eval --out synthetic",
+    "tercet synthesize sentences.txt --out synthetic --engine ray --address auto --workers 50",
     "tercet synthesize sentences.txt --strategy retrieval --out retrieved",
     "tercet synthesize paragraphs.txt --strategy title --model google/flan-t5-small --out titles",
 )
@@ -58,6 +59,11 @@ def synthesize(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any other setting: num_samples, top_p, language ..."),
     ] = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    workers: options.Workers = None,
+    cpus_per_worker: options.CpusPerWorker = None,
+    gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Make triplets from sentences: write, judge, filter. Killed and started again, it goes on where it was."""
     made = tercet.synthesize(
@@ -73,6 +79,7 @@ def synthesize(
         column=column,
         seed=seed,
         settings=parse_assignments(settings or []),
+        engine=options.chosen_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )
     tables.print_synthesis(made)

@@ -42,6 +42,11 @@ def train(
         bool, typer.Option("--force", help="Replace encoder and results of a finished run of other settings.")
     ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the log for TensorBoard, too.")] = False,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    workers: options.Workers = None,
+    cpus_per_worker: options.CpusPerWorker = None,
+    gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
     """Train an encoder by a recipe. Killed and started again, it goes on and ends with the same weights."""
     result = tercet.train(
@@ -54,6 +59,7 @@ def train(
         dry_run=dry_run,
         force=force,
         tensorboard=tensorboard,
+        engine=options.chosen_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )
     for one in getattr(result, "runs", {"": result}).values():

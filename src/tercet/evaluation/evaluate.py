@@ -1,7 +1,9 @@
 """The verb `evaluate`: score an encoder on the tasks of the three papers, or on your own files."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 from tercet.data.sets.catalogue import FILES, NOT_ON_HUB
 from tercet.data.sets.folder import DataFolder, MissingDataError
 from tercet.data.sets.groups import GROUPS
+from tercet.distributed.settings import LOCAL, ClusterSettings, Engine, cluster_of
 from tercet.encoder.choice import Model, ModelSettings, load_encoder
 from tercet.encoder.encoder import Encoder
 from tercet.errors import InputError, NonFiniteError, OutputError, RowError, SettingError
@@ -18,6 +21,7 @@ from tercet.evaluation.tasks.task import Options, Result, Task
 from tercet.storage.choices import DEFAULT_MODEL, Classifier, check_choice
 from tercet.storage.files import check_writable, make_folder, read_json, remove_temporaries, write_json
 from tercet.storage.machine import versions
+from tercet.vectors.spread_encoder import spread_encoder
 from tercet.vectors.store import TextEncoder, VectorStore
 
 RESULTS = "results.json"
@@ -86,6 +90,7 @@ def evaluate(
     lengths: Sequence[int] | None = None,
     batches: Sequence[int] | None = None,
     force: bool = False,
+    engine: Engine = LOCAL,
     progress: bool = False,
 ) -> Evaluation:
     """Score an encoder.
@@ -105,6 +110,8 @@ def evaluate(
         lengths: How many words the sentences of `speed` have; 8, 32 and 128 where None.
         batches: How many of them are embedded at once; 1, 8 and 32 where None, and always as many as the encoder likes.
         force: Whether a `results.json` of another model, of other settings or with other tasks is replaced.
+        engine: Who embeds: this process (`local`), or the workers of a cluster (`ray`, or its settings): tasks of more
+            texts than 8,192, with the same vectors.
         progress: Whether bars are shown.
 
     Returns:
@@ -117,6 +124,9 @@ def evaluate(
     """
     chosen = choose_tasks(tasks)
     check_choice("classifier", classifier, Classifier)
+    cluster = cluster_of(engine)
+    if cluster is not None and any(task.name == "speed" for task in chosen):
+        raise SettingError("engine: the task speed measures this machine. Leave it out, or take engine local.")
     folder = data_for(chosen, data)
     file = None if out is None else Path(out) / RESULTS
     if file is not None:
@@ -126,34 +136,42 @@ def evaluate(
     encoder, other = _load(model), None if source is None else _load(source)
     if isinstance(encoder, Encoder):
         precision = encoder.resolve_precision(precision)
-    store = VectorStore(encoder, precision=precision, cache=cache, progress=progress)
     options = Options(
         classifier=classifier,
         seed=seed,
         lengths=_sizes("lengths", lengths) or Options.lengths,
         batches=_sizes("batches", batches) or Options.batches,
     )
-    if other is not None:
-        options = replace(options, source=VectorStore(other, precision=precision, cache=cache, progress=progress))
     settings = _settings_of(encoder) | {"precision": precision, "classifier": classifier, "seed": seed}
     settings |= {"whiten": True} if whiten else {}
-    found = Evaluation(
-        name or getattr(encoder, "name", None) or type(encoder).__name__,
-        store.num_parameters,
-        settings if other is None else settings | {"source": _settings_of(other)},
-        versions(),
-    )
+    settings |= {} if other is None else {"source": _settings_of(other)}
+    called = name or getattr(encoder, "name", None) or type(encoder).__name__
     if file is not None and not force:
-        _check_replaced(file, found, [task.name for task in chosen])
-    for task in chosen:
-        try:
-            found.tasks[task.name] = _score(task, folder, store, options, whiten=whiten)
-        except MissingDataError as error:
-            found.missing[task.name] = str(error)
-        found.averages.update(averages(found.tasks, [task.name for task in chosen]))
-        if file is not None:  # after every task, so that an error in a later one loses no score
-            write_json(file, found.to_dict())
+        _check_replaced(file, called, settings, [task.name for task in chosen])
+    stored = partial(VectorStore, precision=precision, cache=cache, progress=progress)
+    if other is not None:  # it is embedded here: two pools of workers would wait for each other's CPUs
+        options = replace(options, source=stored(other))
+    with _spread(encoder, cluster) as embedder:
+        store = stored(embedder)
+        found = Evaluation(called, store.num_parameters, settings, versions())
+        for task in chosen:
+            try:
+                found.tasks[task.name] = _score(task, folder, store, options, whiten=whiten)
+            except MissingDataError as error:
+                found.missing[task.name] = str(error)
+            found.averages.update(averages(found.tasks, [task.name for task in chosen]))
+            if file is not None:  # after every task, so that an error in a later one loses no score
+                write_json(file, found.to_dict())
     return found
+
+
+def _spread(encoder: Any, cluster: ClusterSettings | None) -> AbstractContextManager[Any]:
+    """Return an encoder whose texts a cluster embeds; itself where there is none."""
+    if cluster is None:
+        return nullcontext(encoder)
+    if not isinstance(encoder, Encoder):
+        raise SettingError(f"engine: embeds with an Encoder, and the model is of type {type(encoder).__name__}.")
+    return spread_encoder(encoder, cluster)
 
 
 def _score(task: Task, folder: DataFolder, store: VectorStore, options: Options, *, whiten: bool) -> Result:
@@ -173,16 +191,14 @@ def _score(task: Task, folder: DataFolder, store: VectorStore, options: Options,
     return result if num_truncated is None else result | {"num_truncated": num_truncated}
 
 
-def _check_replaced(file: Path, found: Evaluation, tasks: Sequence[str]) -> None:
+def _check_replaced(file: Path, model: str, settings: dict[str, Any], tasks: Sequence[str]) -> None:
     """Raise OutputError if a file holds results of another model or of other settings, or of more tasks."""
     if not file.exists():
         return
     fix = "Name another folder, or take --force."
     earlier = read_json(file, kind=dict, raised=OutputError, fix=fix)
     scores = {name: result["score"] for name, result in earlier.get("tasks", {}).items()}
-    is_same = earlier.get("settings") == found.settings and (
-        "fingerprint" in found.settings or earlier.get("model") == found.model
-    )
+    is_same = earlier.get("settings") == settings and ("fingerprint" in settings or earlier.get("model") == model)
     lost = {name: scores[name] for name in scores.keys() - tasks} if is_same else scores
     if lost:
         shown = ", ".join(f"{name} {score:.2f}" for name, score in sorted(lost.items()))

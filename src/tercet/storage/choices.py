@@ -26,6 +26,9 @@ Dtype = Literal["float32", "float16", "int8", "binary"]
 Classifier = Literal["batched", "sklearn"]
 """All folds as one problem as SentEval trains, or scikit-learn's LogisticRegression as a cross-check."""
 
+EngineName = Literal["local", "ray"]
+"""Work is done by this process, or by the workers of a cluster."""
+
 Strategy = Literal["generate", "no-negatives", "retrieval", "backtranslation", "title"]
 """Where hypotheses come from."""
 

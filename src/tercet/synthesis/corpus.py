@@ -1,10 +1,12 @@
 """The verb `synthesize`: sentences become triplets, in shards that survive a kill, filtered as often as one likes."""
 
+import contextlib
 import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import numpy as np
 
 from tercet.data.reading.datasets import HUB
 from tercet.data.rows.given import given_files
+from tercet.distributed.settings import LOCAL, ClusterSettings, Engine, cluster_of
 from tercet.errors import InputError, OutputError, SettingError
 from tercet.storage.choices import DEFAULT_SYNTHESIZER, Strategy
 from tercet.storage.files import (
@@ -36,6 +39,7 @@ from tercet.synthesis.filters import Filter
 from tercet.synthesis.sentences import Sentences
 from tercet.synthesis.settings import FilterSettings, SentenceSettings, SynthesisSettings
 from tercet.synthesis.strategies import STRATEGIES, Maker, Model
+from tercet.synthesis.writing import Shard, Writer, write_here, write_spread
 
 TITLE = "title"
 """The strategy whose rows are titles and their texts."""
@@ -108,6 +112,7 @@ def synthesize(
     column: str | None = None,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
+    engine: Engine = LOCAL,
     progress: bool = False,
 ) -> Synthesis:
     """Make triplets from sentences: a synthesizer writes and judges them, and a filter keeps those that it is sure of.
@@ -132,6 +137,8 @@ def synthesize(
         column: The column with the text.
         seed: What texts are drawn with.
         settings: Any other of `SynthesisSettings`: `top_p`, `language`, `min_premise_words` and so on.
+        engine: Who writes and judges: this process (`local`), the workers of a cluster (`ray`: the same bytes), or the
+            settings of a cluster, such as `{"address": "auto", "workers": 8}`.
         progress: Whether a bar is shown.
 
     Raises:
@@ -151,11 +158,11 @@ def synthesize(
     usual = SynthesisSettings.model_fields
     given = {name: value for name, value in named.items() if value not in (None, usual[name].default)}
     chosen = {"sentences": sources, "model": model, **_joined(given, settings)}
-    target, checked_settings = Path(out), checked(SynthesisSettings, chosen)
+    target, checked_settings, cluster = Path(out), checked(SynthesisSettings, chosen), cluster_of(engine)
     make_folder(target.parent)
     with hold_target(target):
         _check_ours(target)
-        return Synthesis(target, make_corpus(checked_settings, target, seed=seed, progress=progress))
+        return Synthesis(target, make_corpus(checked_settings, target, seed=seed, cluster=cluster, progress=progress))
 
 
 def _check_ours(out: Path) -> None:
@@ -189,6 +196,7 @@ def make_corpus(
     model: Model | None = None,
     sentences: Sentences | None = None,
     seed: int = 0,
+    cluster: ClusterSettings | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
     """Make triplets of sentences; see `synthesize`.
@@ -200,6 +208,7 @@ def make_corpus(
         model: What generates and discriminates, in place of loading the one that the settings name.
         sentences: The sentences, where they are open already.
         seed: What draws are made from, with the number of a shard.
+        cluster: Whose workers make the candidates; this process where None.
         progress: Whether a bar is shown.
 
     Returns:
@@ -222,7 +231,10 @@ def make_corpus(
     plan = {**_plan(settings, model, sentences, maker, seed), "num_samples": num_samples}
     folder = out / CANDIDATES if candidates is None else _folder_of(plan, candidates)
     shards = Shards(folder, plan=plan, ending=_ENDING, replace=False)
-    num_shards = _make(shards, sentences, maker, preview, settings, seed=seed, progress=progress)
+    spread = partial(write_spread, load=_load, model=model, maker=maker, num_samples=num_samples, sentences=sentences)
+    here = contextlib.nullcontext(write_here(maker))
+    with here if cluster is None else spread(cluster, settings) as write:
+        num_shards = _make(shards, sentences, write, preview, settings, seed=seed, progress=progress)
     if not sentences.tally.num_kept:
         raise InputError(
             f"{settings.sentences[0].path}: none of {sentences.tally.num:,} sentences is of use: see the rules for "
@@ -311,7 +323,7 @@ def remedy(audit: dict[str, Any], *, command: str) -> str:
 def _make(
     shards: Shards,
     sentences: Sentences,
-    maker: Maker,
+    write: Writer,
     preview: Filter,
     settings: SynthesisSettings,
     *,
@@ -322,21 +334,25 @@ def _make(
     start_s: float | None = None
     num_done, number = 0, -1
     with progress_bar("synthesizing", total=sentences.rows.num_rows, unit="rows", enabled=progress) as advance:
-        for number, shard in enumerate(in_shards(iter(sentences), settings.shard_sentences)):
-            num_new, num_done = sentences.num_rows - num_done, sentences.num_rows
-            if shards.is_done(number):
-                advance(num_new, earlier=True)
-                continue
-            start_s = time.monotonic() if start_s is None else start_s
-            shard_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
-            first = number * settings.shard_sentences
-            made = maker(shard, first=first, seed=shard_seed)
-            write_candidates(shards.path(number), made)
-            shards.finish(number)
+
+        def to_write() -> Iterator[Shard]:
+            nonlocal num_done, number, start_s
+            for number, texts in enumerate(in_shards(iter(sentences), settings.shard_sentences)):
+                num_new, num_done = sentences.num_rows - num_done, sentences.num_rows
+                if shards.is_done(number):
+                    advance(num_new, earlier=True)
+                    continue
+                start_s = time.monotonic() if start_s is None else start_s
+                shard_seed = int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+                yield Shard(number, number * settings.shard_sentences, texts, shard_seed, num_new)
+
+        for shard, made in write(to_write()):
+            write_candidates(shards.path(shard.number), made)
+            shards.finish(shard.number)
             preview.accept(made)
             num = preview.tally.num_kept
-            rate, share = num / (time.monotonic() - start_s), num / max(preview.tally.num, 1)
-            advance(num_new, note=f"{num:,} accepted ({share:.0%}, {rate:.2f}/s)")
+            rate, share = num / (time.monotonic() - (start_s or 0.0)), num / max(preview.tally.num, 1)
+            advance(shard.num_read, note=f"{num:,} accepted ({share:.0%}, {rate:.2f}/s)")
         advance(sentences.num_rows - num_done)
     return number + 1
 

@@ -15,7 +15,7 @@ from tercet.storage.hashing import sha256_of_json
 NUM_OTHERS = 200
 """Among how many other texts a text is looked for."""
 
-_LOOKED_AT = 10_000
+LOOKED_AT = 10_000
 """How many texts the others are drawn from: the first ones, so that a stream need not be read to its end."""
 
 
@@ -39,7 +39,7 @@ def finder_for(model: str | None, texts: Iterable[str]) -> Finder:
     Raises:
         ModelError: The encoder cannot be found, read or trusted.
     """
-    first = [*islice(texts, _LOOKED_AT)]
+    first = [*islice(texts, LOOKED_AT)]
     chosen = np.random.default_rng(0).permutation(len(first))[: NUM_OTHERS + 1]  # its own text may be among them
     others = [first[i] for i in sorted(chosen.tolist())]
     return SharedWords(others) if model is None else NearVectors(model, others)

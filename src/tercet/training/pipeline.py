@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tercet.data.sets.groups import DEV_SETS
+from tercet.distributed.settings import LOCAL, ClusterSettings, Engine, cluster_of
 from tercet.encoder.encoder import Encoder
 from tercet.errors import SettingError
 from tercet.evaluation.evaluate import RESULTS, Evaluation, evaluate
@@ -100,6 +101,7 @@ def run_recipe(
     data: str | Path | None = None,
     force: bool = False,
     tensorboard: bool = False,
+    engine: Engine = LOCAL,
     progress: bool = False,
 ) -> RunResult:
     """Run a recipe's stages, and score the last encoder where the recipe says so.
@@ -111,12 +113,14 @@ def run_recipe(
         data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
         force: Whether the encoder and the results of a finished run of other settings are replaced.
         tensorboard: Whether the log is written for TensorBoard, too.
+        engine: Who embeds and writes for stages that do so; see `train`.
         progress: Whether bars are shown.
 
     Raises:
         TercetError: Something about the recipe, its inputs or the training is not as it should be.
     """
     check_tasks(recipe)
+    cluster = cluster_of(engine)
     processes = Processes.start()
     if not processes.is_main:
         logger.setLevel(logging.ERROR)  # the main process says it
@@ -124,7 +128,8 @@ def run_recipe(
         if processes.is_main and not force:
             check_replaced(Path(run), recipe)
         with locked(Path(run)) if processes.is_main else nullcontext():
-            return _Run(recipe, Path(run), data, processes, force, tensorboard, progress and processes.is_main).go()
+            shown = progress and processes.is_main
+            return _Run(recipe, Path(run), data, processes, force, tensorboard, cluster, shown).go()
     finally:
         processes.stop()
 
@@ -159,10 +164,12 @@ class _Run:
         processes: Processes,
         force: bool,
         tensorboard: bool,
+        cluster: ClusterSettings | None,
         progress: bool,
     ) -> None:
         self.recipe, self.folder, self.data, self.force = recipe, folder, data, force
         self.processes, self.tensorboard, self.progress = processes, tensorboard, progress
+        self.cluster = cluster
         self.done: list[StageResult] = []
 
     def go(self) -> RunResult:
@@ -198,6 +205,7 @@ class _Run:
             on_log=log_to(self.folder, stage.name, folders, tensorboard=self.tensorboard)
             if self.processes.is_main
             else None,
+            cluster=self.cluster,
             progress=self.progress,
         )
         start_s = time.monotonic()
@@ -292,6 +300,7 @@ class _Run:
             name=self.recipe.name,
             cache=False,
             force=True,
+            engine=self.cluster or LOCAL,
             progress=self.progress,
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tercet.distributed.settings import LOCAL, Engine
 from tercet.errors import OutputError, SettingError
 from tercet.storage.assignments import parse_assignment
 from tercet.storage.files import make_folder, write_json
@@ -76,6 +77,7 @@ def run_sweep(
     dry_run: bool = False,
     force: bool = False,
     tensorboard: bool = False,
+    engine: Engine = LOCAL,
     progress: bool = False,
 ) -> SweepResult:
     """Run a recipe once for every combination of values; see `train`. What is done is skipped.
@@ -95,6 +97,7 @@ def run_sweep(
         return SweepResult(folder, {name: RunResult((), None, None, recipes[name], folder / name) for name in points})
     _record(folder, points)
     options: dict[str, Any] = {"data": data, "force": force, "tensorboard": tensorboard, "progress": progress}
+    options["engine"] = engine
     return SweepResult(folder, {name: run_recipe(recipes[name], folder / name, **options) for name in points})
 
 

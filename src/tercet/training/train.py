@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from tercet.distributed.settings import LOCAL, Engine
 from tercet.errors import SettingError
 from tercet.storage.texts import several
 from tercet.training.pipeline import RunResult, check_tasks, run_recipe
@@ -21,6 +22,7 @@ def train(
     dry_run: bool = False,
     force: bool = False,
     tensorboard: bool = False,
+    engine: Engine = LOCAL,
     progress: bool = False,
 ) -> RunResult | SweepResult:
     """Train an encoder by a recipe, and score it where the recipe says so.
@@ -38,6 +40,8 @@ def train(
         force: Whether the encoder and the results of a finished run of other settings are replaced. What its stages
             made is kept in `kept/`, and comes back when their settings do.
         tensorboard: Whether the log is written for TensorBoard, too.
+        engine: Who embeds and writes for stages that do so (`mine`, `distill`, `parallel`, `synthesize`): this process
+            (`local`), or the workers of a cluster (`ray`, or its settings). Training itself is a matter of torchrun.
         progress: Whether bars are shown.
 
     Raises:
@@ -58,6 +62,7 @@ def train(
             dry_run=dry_run,
             force=force,
             tensorboard=tensorboard,
+            engine=engine,
             progress=progress,
         )
     else:
@@ -65,4 +70,4 @@ def train(
     if dry_run:
         check_tasks(read)
         return RunResult((), None, None, read, Path(run))
-    return run_recipe(read, run, data=data, force=force, tensorboard=tensorboard, progress=progress)
+    return run_recipe(read, run, data=data, force=force, tensorboard=tensorboard, engine=engine, progress=progress)

@@ -4,11 +4,13 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Unpack, overload
+from typing import Any, Unpack, overload
 
 from tercet.data.rows.given import GivenTexts, given_files, open_given
 from tercet.data.rows.texts import TextFile, TextFiles, readable_twice
+from tercet.distributed.settings import LOCAL, ClusterSettings, Engine, cluster_of
 from tercet.encoder.choice import Model, load_encoder
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
@@ -37,6 +39,7 @@ class _Options(EmbedOptions, total=False):
     keep: Sequence[str]
     dtype: Dtype
     shard_texts: int
+    engine: "Engine"
 
 
 @overload
@@ -58,6 +61,7 @@ def embed(
     max_batch_tokens: int | None = None,
     on_truncate: OnTruncate = "count",
     shard_texts: int = SHARD_TEXTS,
+    engine: "Engine" = LOCAL,
     progress: bool | Advance = False,
 ) -> Vectors | EmbedStats:
     """Embed texts.
@@ -87,6 +91,8 @@ def embed(
             holds on a GPU.
         on_truncate: Whether texts that are too long are counted (`count`) or refused (`error`).
         shard_texts: How many texts are embedded between two commits; a killed run loses no more.
+        engine: Who embeds: this process (`local`), the workers of a cluster (`ray`: a folder of shards with the same
+            bytes), or the settings of a cluster, such as `{"address": "auto", "workers": 8}`.
         progress: Whether a bar is shown.
 
     Returns:
@@ -104,6 +110,9 @@ def embed(
     into_folder = out is not None and _is_folder(out)
     if out is not None and str(out) != STDOUT and not into_folder:
         writer_for(Path(out), keep=bool(columns))
+    cluster = cluster_of(engine)
+    if cluster is not None and not into_folder:
+        raise SettingError(f"engine: Ray writes a folder of shards, and out is {out}. Name a folder: --out vectors/.")
     options: EmbedOptions = {
         "precision": precision,
         "dims": dims,
@@ -115,7 +124,8 @@ def embed(
     if out is not None and into_folder:
         with _given_paths(texts) as inputs:
             encoder = load_encoder(model)
-            stats = embed_folder(
+            fill = embed_folder if cluster is None else partial(_spread, settings=cluster)
+            stats = fill(
                 Path(out),
                 inputs,
                 encoder,
@@ -144,6 +154,12 @@ def embed(
 def _is_folder(out: str | Path) -> bool:
     """Return whether a target is one for a folder of shards: by the slash at its end, or because it has no ending."""
     return str(out) != STDOUT and (str(out).endswith("/") or Path(out).is_dir() or not Path(out).suffix)
+
+
+def _spread(out: Path, inputs: list[str], encoder: Encoder, *, settings: ClusterSettings, **options: Any) -> EmbedStats:
+    from tercet.vectors.spread import spread_folder
+
+    return spread_folder(out, inputs, encoder, settings, **options)
 
 
 @contextlib.contextmanager

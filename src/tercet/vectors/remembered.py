@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tercet.data.reading.entries import unreadable
+from tercet.distributed.settings import ClusterSettings
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.arrays import Vectors
 from tercet.errors import InputError
@@ -19,6 +20,7 @@ from tercet.storage.manifest import forget, recorded_write
 from tercet.storage.progress import progress_bar
 from tercet.storage.shards import in_shards
 from tercet.vectors.kept import read_kept
+from tercet.vectors.spread_encoder import spread_encoder
 
 logger = logging.getLogger("tercet")
 
@@ -52,7 +54,14 @@ class RememberedVectors:
         """How many numbers a vector has."""
         return self._encoder.dim
 
-    def add(self, texts: Callable[[], Iterable[str]], *, label: str, progress: bool = False) -> Keys:
+    def add(
+        self,
+        texts: Callable[[], Iterable[str]],
+        *,
+        label: str,
+        cluster: ClusterSettings | None = None,
+        progress: bool = False,
+    ) -> Keys:
         """Embed all texts that have no vector yet, and return the keys of all, each once.
 
         Killed and called again, it goes on after the last finished shard.
@@ -60,6 +69,7 @@ class RememberedVectors:
         Args:
             texts: Gives the texts from the start, as often as it is called.
             label: What the bar says.
+            cluster: Whose workers embed; this process where None.
             progress: Whether it is shown.
         """
         self._open()
@@ -76,9 +86,10 @@ class RememberedVectors:
 
             num_cut = 0
             if new:
-                for embedded in self._encoder.embed_each(new_shards(), precision=self._precision, progress=advance):
-                    self._write(shards.pop(0), embedded.vectors)
-                    num_cut += int(embedded.truncated.sum())
+                with spread_encoder(self._encoder, cluster) as encoder:
+                    for embedded in encoder.embed_each(new_shards(), precision=self._precision, progress=advance):
+                        self._write(shards.pop(0), embedded.vectors)
+                        num_cut += int(embedded.truncated.sum())
         if num_cut:
             logger.warning("%s: %s texts were cut to %s tokens", label, f"{num_cut:,}", self._encoder.tokens.max_tokens)
         self._open()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tercet.data.rows.columns import RowKind
+from tercet.distributed.settings import ClusterSettings
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.folder.names import FRESH, find_folder, sha256_of_model
 from tercet.evaluation.tasks.task import Task
@@ -54,6 +55,8 @@ class Context:
     measure: Callable[[Encoder, Encoder | None, TrajectorySettings, str], Measure]
     """Makes the function that measures alignment and uniformity on dev pairs, with the same arguments."""
     on_log: Callable[[dict[str, Any]], None] | None = None
+    cluster: ClusterSettings | None = None
+    """Whose workers embed and write; this process where None."""
     progress: bool = False
     asked: list[Asked] = field(default_factory=list)
     """Models outside of the run that were described for the stage."""
@@ -67,7 +70,8 @@ class Context:
         """Add texts to a store that all processes use: the main one embeds what is new, the others find it there."""
         if not self.processes.is_main:
             self.processes.wait()
-        keys = store.add(texts, label=label, progress=self.progress and self.processes.is_main)
+        shown = self.progress and self.processes.is_main
+        keys = store.add(texts, label=label, cluster=self.cluster, progress=shown)
         if self.processes.is_main:
             self.processes.wait()
         return keys

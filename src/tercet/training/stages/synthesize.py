@@ -74,6 +74,7 @@ class _Synthesize:
             candidates=self._candidates,
             sentences=self._sentences,
             seed=context.seed,
+            cluster=context.cluster,
             progress=context.progress,
         )
         check_enough(audit, self._settings, name=context.name)
