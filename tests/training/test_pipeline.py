@@ -30,7 +30,8 @@ def run(tmp_path, tiny):
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(content))
 
     def go(*changes, **more):
-        return run_recipe(read_recipe(tmp_path / "recipe.yaml", changes=changes), tmp_path / "run", **more)
+        recipe = read_recipe(tmp_path / "recipe.yaml", changes=changes)
+        return run_recipe(recipe, tmp_path / "run", force=True, **more)
 
     return go
 

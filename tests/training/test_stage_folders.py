@@ -222,5 +222,5 @@ def test_an_encoder_that_has_collapsed_is_named(run, caplog, tiny, tmp_path):
         norm.weight.zero_()
         norm.bias.fill_(1.0)
     encoder.save(tmp_path / "collapsed")
-    run(f"start={tmp_path / 'collapsed'}", *changes)
+    run(f"start={tmp_path / 'collapsed'}", *changes, force=True)
     assert "a: the encoder has collapsed: it gives 16 different texts the same vector" in caplog.text
