@@ -46,6 +46,10 @@ def evaluate(
     batches: Annotated[
         list[int] | None, typer.Option(help="How many of them are embedded at once (1, 8 and 32); repeatable.")
     ] = None,
+    dims: Annotated[
+        list[int] | None,
+        typer.Option(help="Score the first numbers of vectors, too; repeatable: --dims 256 --dims 64."),
+    ] = None,
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
@@ -71,6 +75,7 @@ def evaluate(
         whiten=whiten,
         lengths=lengths,
         batches=batches,
+        dims=dims or (),
         force=force,
         engine=options.chosen_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,

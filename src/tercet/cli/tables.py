@@ -47,16 +47,20 @@ def print_hits(hits: Sequence[Hit], as_json: bool) -> None:
 
 def print_scores(found: Evaluation) -> None:
     """Print the scores of an evaluation."""
-    columns = ("task", "metric", "score", "num", "note")
+    dims = dict.fromkeys(name for result in found.tasks.values() for name in result.get("by_dims", {}))
+    columns = ("task", "metric", "score", *(f"first {name}" for name in dims), "num", "note")
+    blank = [""] * len(dims)
     table = Table(*columns, box=None, header_style="bold", title=Text(found.model))
     for name, result in found.tasks.items():
         score, num, note = f"{result['score']:.2f}", f"{result['num']:,}", result.get("note", "")
-        table.add_row(Text(name), result["metric"], score, num, Text(note))
+        by_dims = result.get("by_dims", {})
+        cut = [f"{by_dims[each]:.2f}" if each in by_dims else "" for each in dims]
+        table.add_row(Text(name), result["metric"], score, *cut, num, Text(note))
     for name, reason in found.missing.items():
-        table.add_row(Text(name), "", "missing", "", Text(reason.partition(": ")[0]), style="dim")
+        table.add_row(Text(name), "", "missing", *blank, "", Text(reason.partition(": ")[0]), style="dim")
     for group, average in found.averages.items():
         note = "" if average["complete"] else f"over {average['num_tasks']} of {average['of']} tasks only"
-        table.add_row(f"average {group}", "", f"{average['score']:.2f}", "", note, style="bold")
+        table.add_row(f"average {group}", "", f"{average['score']:.2f}", *blank, "", note, style="bold")
     Console().print(table)
 
 

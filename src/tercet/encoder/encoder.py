@@ -59,6 +59,7 @@ class Encoder:
         dtype: The number format that `save` writes; computing is in fp32 unless `embed` is told otherwise.
         prompts: Prefixes that the model has names for; `load` takes such a name as its `prompt`.
         name: What it was loaded by.
+        trained_dims: How many of the first numbers of a vector were trained to be good vectors by themselves.
     """
 
     def __init__(
@@ -69,8 +70,10 @@ class Encoder:
         dtype: torch.dtype = torch.float32,
         prompts: dict[str, str] | None = None,
         name: str | None = None,
+        trained_dims: Sequence[int] = (),
     ) -> None:
         self.name = name
+        self.trained_dims = tuple(trained_dims)
         self._tower = tower
         self._engines: dict[str, tuple[object, Engine]] = {}
         self.tokens = tokens
@@ -136,7 +139,14 @@ class Encoder:
         )
         if isinstance(stored_tower, Tower):
             stored_tower.to(where)
-        return cls(stored_tower, tokens, dtype=stored.dtype, prompts=stored.prompts, name=name)
+        return cls(
+            stored_tower,
+            tokens,
+            dtype=stored.dtype,
+            prompts=stored.prompts,
+            name=name,
+            trained_dims=stored.trained_dims,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_engines": {}}  # prepared weights cannot be pickled, and are quickly made again
@@ -205,7 +215,15 @@ class Encoder:
         target = Path(folder)
         if target.is_dir() and any(target.iterdir()) and not (target / "config.json").exists():
             raise OutputError(f"{target}: holds other files than a model, which would be lost. Name a new folder.")
-        write_folder(target, self.tower, self.tokens, dtype=self.dtype, prompts=self.prompts, made_from=self.name)
+        write_folder(
+            target,
+            self.tower,
+            self.tokens,
+            dtype=self.dtype,
+            prompts=self.prompts,
+            made_from=self.name,
+            trained_dims=self.trained_dims,
+        )
 
     def fingerprint(self) -> str:
         """Return a hash of everything that decides a vector: weights, tokenizer and settings."""

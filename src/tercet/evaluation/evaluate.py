@@ -1,5 +1,6 @@
 """The verb `evaluate`: score an encoder on the tasks of the three papers, or on your own files."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
@@ -89,6 +90,7 @@ def evaluate(
     whiten: bool = False,
     lengths: Sequence[int] | None = None,
     batches: Sequence[int] | None = None,
+    dims: Sequence[int] = (),
     force: bool = False,
     engine: Engine = LOCAL,
     progress: bool = False,
@@ -109,6 +111,8 @@ def evaluate(
         whiten: Whether vectors are centred and whitened, by those of each task's own texts, as in BERT-whitening.
         lengths: How many words the sentences of `speed` have; 8, 32 and 128 where None.
         batches: How many of them are embedded at once; 1, 8 and 32 where None, and always as many as the encoder likes.
+        dims: Score the first numbers of the vectors by themselves, too: `[256, 64]`. The result of each task has their
+            scores as `by_dims`.
         force: Whether a `results.json` of another model, of other settings or with other tasks is replaced.
         engine: Who embeds: this process (`local`), or the workers of a cluster (`ray`, or its settings): tasks of more
             texts than 8,192, with the same vectors.
@@ -144,6 +148,8 @@ def evaluate(
     )
     settings = _settings_of(encoder) | {"precision": precision, "classifier": classifier, "seed": seed}
     settings |= {"whiten": True} if whiten else {}
+    if any(not 1 <= each <= getattr(encoder, "dim", each) for each in dims):
+        raise SettingError(f"dims {[*dims]}: vectors have {getattr(encoder, 'dim', 'fewer')} numbers. Give fewer.")
     settings |= {} if other is None else {"source": _settings_of(other)}
     called = name or getattr(encoder, "name", None) or type(encoder).__name__
     if file is not None and not force:
@@ -156,7 +162,7 @@ def evaluate(
         found = Evaluation(called, store.num_parameters, settings, versions())
         for task in chosen:
             try:
-                found.tasks[task.name] = _score(task, folder, store, options, whiten=whiten)
+                found.tasks[task.name] = _score(task, folder, store, options, whiten=whiten, dims=dims)
             except MissingDataError as error:
                 found.missing[task.name] = str(error)
             found.averages.update(averages(found.tasks, [task.name for task in chosen]))
@@ -174,7 +180,9 @@ def _spread(encoder: Any, cluster: ClusterSettings | None) -> AbstractContextMan
     return spread_encoder(encoder, cluster)
 
 
-def _score(task: Task, folder: DataFolder, store: VectorStore, options: Options, *, whiten: bool) -> Result:
+def _score(
+    task: Task, folder: DataFolder, store: VectorStore, options: Options, *, whiten: bool, dims: Sequence[int]
+) -> Result:
     """Return the result of a task, with the files that it read and how many texts were cut."""
     for each in (store, options.source):
         if isinstance(each, VectorStore):
@@ -182,6 +190,8 @@ def _score(task: Task, folder: DataFolder, store: VectorStore, options: Options,
     folder.read.clear()
     try:
         result = _run(task, folder, store, options, whiten=whiten) | {"data": dict(folder.read)}
+        if dims and task.name != "speed":
+            result["by_dims"] = {str(each): _cut(task, folder, store, options, each, whiten=whiten) for each in dims}
     except (RowError, MissingDataError):  # the one says file:line, the other is no error
         raise
     except (InputError, NonFiniteError) as error:
@@ -220,6 +230,15 @@ def averages(scores: dict[str, Result], asked: Sequence[str]) -> dict[str, Any]:
                 "notes": {name: scores[name]["note"] for name in scored if "note" in scores[name]},
             }
     return found
+
+
+def _cut(task: Task, folder: DataFolder, store: VectorStore, options: Options, dims: int, *, whiten: bool) -> float:
+    """Return the score of the first numbers of vectors."""
+    with contextlib.ExitStack() as stack:
+        for each in (store, options.source):
+            if isinstance(each, VectorStore):
+                stack.enter_context(each.cut_to(dims))
+        return float(_run(task, folder, store, options, whiten=whiten)["score"])
 
 
 def _run(task: Task, folder: DataFolder, store: VectorStore, options: Options, *, whiten: bool) -> Result:

@@ -51,6 +51,8 @@ def parts(runs: Sequence[Run]) -> list[Block]:
         having = [run for run in runs if name in run.tasks]
         for key, title in _BESIDE.items():
             lines[title] = [getattr(run.tasks[name], key) for run in having]
+        for dims in dict.fromkeys(dims for run in having for dims in run.tasks[name].by_dims):
+            lines[f"first {dims} numbers"] = [run.tasks[name].by_dims.get(dims) for run in having]
         for subset in dict.fromkeys(subset for run in having for subset in run.tasks[name].subsets):
             lines[subset] = [run.tasks[name].subsets.get(subset) for run in having]
         lines = {title: values for title, values in lines.items() if any(value is not None for value in values)}

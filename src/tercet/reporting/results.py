@@ -64,6 +64,7 @@ class TaskResult(BaseModel):
     protocol: Line = ""
     note: Line = ""
     data: dict[str, str] = {}
+    by_dims: Annotated[dict[str, float], AfterValidator(_finite_only)] = {}
     subsets: Annotated[dict[str, float], AfterValidator(_finite_only)] = {}
     mean: Number = None
     weighted_mean: Number = None

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tercet.encoder.encoder import Encoder
-from tercet.encoder.model.arrays import Vectors
+from tercet.encoder.model.arrays import Vectors, unit
 from tercet.errors import InputError, SettingError
 from tercet.storage.hashing import TextsDigest, sha256_of_json
 from tercet.storage.progress import progress_bar
@@ -59,6 +59,8 @@ class VectorStore:
         self._truncated: dict[str, bool] = {}
         self._asked: set[str] = set()
         self._whitening: tuple[Vectors, Vectors] | None = None
+        self._dims: int | None = None
+        self._is_unit = isinstance(encoder, Encoder) and encoder.head.normalize
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, in their order."""
@@ -67,6 +69,9 @@ class VectorStore:
         if any(text not in self._vectors for text in unique):
             self._fill(unique)
         vectors = np.stack([self._vectors[text] for text in texts])
+        if self._dims is not None:
+            vectors = vectors[:, : self._dims]
+            vectors = unit(vectors) if self._is_unit else vectors
         if self._whitening is None:
             return vectors
         mean, change = self._whitening
@@ -85,6 +90,15 @@ class VectorStore:
             yield
         finally:
             self._whitening = None
+
+    @contextlib.contextmanager
+    def cut_to(self, dims: int) -> Iterator[None]:
+        """Give only the first numbers of vectors while the block runs, of length 1 where whole vectors have it."""
+        self._dims = dims
+        try:
+            yield
+        finally:
+            self._dims = None
 
     def _fill(self, unique: list[str]) -> None:
         def embed_new() -> Vectors:

@@ -6,7 +6,7 @@ settings in `tercet.json`; sentence-transformers loads it where tercet is instal
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -72,6 +72,9 @@ class Stored:
     dtype: torch.dtype = torch.float32
     """The number format of the weights."""
 
+    trained_dims: tuple[int, ...] = ()
+    """How many of the first numbers of a vector were trained to be good vectors by themselves."""
+
     ours: bool = False
     """Whether Tercet wrote the folder."""
 
@@ -130,12 +133,13 @@ def write_folder(
     dtype: torch.dtype,
     prompts: dict[str, str],
     made_from: str | None = None,
+    trained_dims: Sequence[int] = (),
 ) -> None:
     """Write an encoder as a model folder, with its card: whole or not at all."""
     with _safetensors_errors(folder), atomic_folder(folder) as target:
         write_transformer(target, tower, tokens, dtype=dtype)
         prompt = tokens.prompt
-        own: dict[str, Any] = {}
+        own: dict[str, Any] = {"dims": [*trained_dims]} if trained_dims else {}
         modules = _reading_modules(target, tower, prompt, own, dtype)
         head = tower.head
         dense = head.dense_layers
@@ -170,18 +174,19 @@ def write_folder(
                 "similarity_fn_name": "cosine",
             },
         )
-        facts = _facts(tower, tokens, made_from)
+        facts = _facts(tower, tokens, made_from, trained_dims)
         (target / CARD).write_text(card_of(facts, is_foreign=modules[0][0] == OWN_MODULE), encoding="utf-8")
         write_manifest(target, of=lambda file: file.name != CARD)
 
 
-def _facts(tower: Tower, tokens: "Tokens", made_from: str | None) -> dict[str, str]:
+def _facts(tower: Tower, tokens: "Tokens", made_from: str | None, dims: Sequence[int]) -> dict[str, str]:
     """Return what a card says of an encoder."""
     num = sum(weight.numel() for weight in tower.parameters())
     length = ", of length 1" if tower.head.normalize else ""
     return {
         "architecture": f"{tower.backbone.config.model_type}, {num / 1e6:,.1f}M parameters",
         "vectors": f"{tower.head.width:,} numbers{length}; compare them by cosine",
+        "shorter vectors": f"the first {', '.join(map(str, dims))} numbers (`--dims`)" if dims else "",
         "reads": f"up to {tokens.max_tokens:,} tokens",
         "readout": f"`{tower.head.readout}`",
         "prompt": f"`{tokens.prompt.setting}`" if tokens.prompt.setting else "",
@@ -278,6 +283,10 @@ def _read_prompt(folder: Path, stored: Stored) -> None:
 
 def _read_own(folder: Path, stored: Stored) -> None:
     own = read_json(folder / OWN_FILE, kind=dict) if (folder / OWN_FILE).exists() else {}
+    dims = own.get("dims", [])
+    if not isinstance(dims, list) or not all(isinstance(each, int) for each in dims):
+        raise TypeError(f"dims {dims!r}")
+    stored.trained_dims = tuple(dims)
     if "readout" in own:
         stored.readout, stored.prompt = stored_readout(own), own["prompt"]
         if not isinstance(stored.readout, str) or not isinstance(stored.prompt, str | None):

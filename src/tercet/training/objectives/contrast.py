@@ -23,6 +23,7 @@ from tercet.training.objectives.compute import ComputeSettings
 from tercet.training.objectives.gather import Gather
 from tercet.training.objectives.gradient_cache import learn
 from tercet.training.objectives.masked import MaskedSettings, MaskedWords
+from tercet.training.objectives.matryoshka import MatryoshkaSettings, mean_over_widths
 from tercet.training.objectives.temperature import TemperatureSettings, Trained
 
 Directions = Literal["forward", "both"]
@@ -34,7 +35,7 @@ _MAX_UNIFORMITY = 2048
 """How many anchors the uniformity of a batch is taken over."""
 
 
-class ContrastSettings(TemperatureSettings, MaskedSettings):
+class ContrastSettings(TemperatureSettings, MaskedSettings, MatryoshkaSettings):
     """What can be chosen about the contrastive objective."""
 
     hard_negative_weight: float = 0.0
@@ -98,10 +99,13 @@ class Contrast:
             vectors = own if gather is None else gather(own)
             anchors, positives, negatives = (vectors[column] for column in columns.texts)
             metrics.update(batch_geometry(anchors.detach(), positives.detach()))
+            return mean_over_widths(settings.dims, lambda width: loss_of(anchors, positives, negatives, width))
+
+        def loss_of(anchors: Tensor, positives: Tensor, negatives: Tensor, width: int | None) -> Tensor:
             return contrastive_loss(
-                anchors,
-                positives,
-                negatives,
+                anchors[:, :width],
+                positives[:, :width],
+                negatives[:, :width],
                 owners=columns.owners,
                 keys=columns.text_keys if settings.mask_duplicates else None,
                 temperature=temperature,

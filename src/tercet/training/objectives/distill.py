@@ -12,18 +12,18 @@ from tercet.data.rows.kinds import Row, texts_of
 from tercet.encoder.encoder import Encoder
 from tercet.encoder.model.tower import unit_length
 from tercet.storage.hashing import text_key
-from tercet.storage.settings import Settings
 from tercet.training.loop.loop import StepResult
 from tercet.training.objectives.batch import merge_equal
 from tercet.training.objectives.compute import ComputeSettings
 from tercet.training.objectives.gather import Gather
 from tercet.training.objectives.gradient_cache import learn
+from tercet.training.objectives.matryoshka import MatryoshkaSettings, mean_over_widths
 
 _NONE = -1e9
 """The score of what is not compared; finite, so that the gradient of a text that has no others is 0."""
 
 
-class DistillSettings(Settings):
+class DistillSettings(MatryoshkaSettings):
     """What can be chosen about the distillation objective."""
 
     cosine_weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
@@ -89,8 +89,11 @@ class Distill:
         def loss(own: Tensor) -> Tensor:
             vectors = (own if gather is None else gather(own))[once]
             cosine = cosine_loss(vectors, targets)
-            similarity = similarity_loss(vectors, targets, keys=keys, temperature=settings.temperature)
-            pair = pair_loss(vectors, targets, pairs)
+            similarity = mean_over_widths(
+                settings.dims,
+                lambda width: similarity_loss(vectors[:, :width], targets, keys=keys, temperature=settings.temperature),
+            )
+            pair = mean_over_widths(settings.dims, lambda width: pair_loss(vectors[:, :width], targets, pairs))
             metrics.update(cosine=cosine.item(), similarity=similarity.item(), pair=pair.item())
             return (
                 settings.cosine_weight * cosine + settings.similarity_weight * similarity + settings.pair_weight * pair

@@ -16,6 +16,7 @@ from tercet.training.objectives.compute import ComputeSettings
 from tercet.training.objectives.contrast import batch_geometry, contrastive_loss
 from tercet.training.objectives.gather import Gather
 from tercet.training.objectives.gradient_cache import learn_together
+from tercet.training.objectives.matryoshka import MatryoshkaSettings, mean_over_widths
 from tercet.training.objectives.queue import Queue
 from tercet.training.objectives.temperature import TemperatureSettings, Trained
 
@@ -23,7 +24,7 @@ FrozenVectors = Callable[[Sequence[str]], Tensor]
 """Texts to the vectors of an encoder that does not change."""
 
 
-class ParallelSettings(TemperatureSettings):
+class ParallelSettings(TemperatureSettings, MatryoshkaSettings):
     """What can be chosen about the parallel objective."""
 
     design: Literal["frozen", "dual", "multilingual"] = "frozen"
@@ -107,7 +108,12 @@ class Parallel:
                 positives = positives if gather is None else gather(positives)
             metrics.update(batch_geometry(anchors.detach(), positives.detach()))
             text_keys = (keys, keys, queue.keys) if self._settings.mask_duplicates else None
-            return contrastive_loss(anchors, positives, queue.vectors, keys=text_keys, temperature=temperature)
+
+            def loss_of(width: int | None) -> Tensor:
+                columns = (column[:, :width] for column in (anchors, positives, queue.vectors))
+                return contrastive_loss(*columns, keys=text_keys, temperature=temperature)
+
+            return mean_over_widths(self._settings.dims, loss_of)
 
         value, stats = learn_together(parts, loss, compute=self._compute, gather=gather)
         queue.push(positives.detach(), keys)

@@ -28,6 +28,7 @@ from tercet.training.loop.settings import LoopSettings, StepRule
 from tercet.training.loop.state import set_weights, weights_of
 from tercet.training.objectives.compute import ComputeSettings
 from tercet.training.objectives.gather import Gather
+from tercet.training.objectives.matryoshka import check_dims
 from tercet.training.stages.adapters import LoraSettings, add_lora, merge_lora
 from tercet.training.stages.collapse import warn_of_collapse
 from tercet.training.stages.scores import DevSettings, TrajectorySettings
@@ -235,6 +236,7 @@ class TrainedEncoder(ABC):
         settings, context = self.settings, self.context
         device = str(context.processes.device)
         encoder = Encoder.load(**settings.placed(context), device=device, **settings.encoder.given())
+        check_dims(getattr(settings, "dims", ()), encoder, stage=context.name)
         head = encoder.tower.head
         if settings.fresh_mlp and head.mlp is None:
             raise SettingError(f"stages.{context.name}.fresh_mlp: there is no MLP. Set encoder.readout: cls-mlp.")
@@ -252,6 +254,7 @@ class TrainedEncoder(ABC):
         if self.settings.lora is not None:
             merge_lora(encoder.tower)
         encoder.dtype = getattr(torch, self.settings.weights)
+        encoder.trained_dims = getattr(self.settings, "dims", ())
         if self.context.processes.is_main:
             warn_of_collapse(encoder, self.rows, name=self.context.name)
             encoder.save(self.context.folder / "encoder")
