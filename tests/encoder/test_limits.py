@@ -99,6 +99,9 @@ def test_weights_that_are_integers_are_an_error(copy, name, prefix):
         ({"relative_attention_num_buckets": 1}, "give no positions"),
         ({"layer_norm_epsilon": None, "dropout_rate": 7}, "dropout_rate is 7"),
         ({"layer_norm_epsilon": -1.0}, "layer_norm_epsilon is -1.0"),
+        ({"decoder_start_token_id": True}, r"decoder_start_token_id is True\. It has to be the number of a token"),
+        ({"decoder_start_token_id": 10**6}, "decoder_start_token_id is 1000000"),
+        ({"pad_token_id": [0]}, r"pad_token_id is \[0\]"),
         ({"vocab_size": 100}, "the tokenizer has .* tokens, and the model 100: it is another model's"),
     ],
 )

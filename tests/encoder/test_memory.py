@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import T5EncoderModel, T5ForConditionalGeneration
+from transformers import MarianConfig, MarianMTModel, T5EncoderModel, T5ForConditionalGeneration
 
 from tercet.encoder.forward.memory import room_on, token_bytes, tokens_at_once, trained_tokens_at_once
 from tercet.encoder.model.shapes import shape_config
@@ -100,3 +100,22 @@ def test_a_stage_on_a_gpu_has_the_key_that_it_has_on_a_cpu():
 
     assert _usual(ComputeSettings()) == {"max_batch_tokens": 2048, "max_activation_gb": 2.0}
     assert _usual(ConditionalSettings())["max_batch_tokens"] == 4096
+
+
+@pytest.mark.parametrize("family", ["marian", "t5"])
+def test_a_translator_reads_as_much_as_the_memory_of_a_gpu_holds_for_all_beams(memory, monkeypatch, family):
+    from tercet.synthesis.translation import Translator
+
+    sizes = {"d_model": 512, "encoder_ffn_dim": 2048, "encoder_layers": 6, "encoder_attention_heads": 8}
+    with torch.device("meta"):
+        model = MarianMTModel(MarianConfig(**sizes)) if family == "marian" else model_of("t5-base", whole=True)
+    translator, found = Translator(model, None, ""), {}
+    monkeypatch.setattr(type(model), "device", GPU)
+    for num_gb in (40, 80):
+        memory(num_gb)
+        found[num_gb] = [translator.max_batch_tokens(beams) for beams in (4, 8)]
+    assert found[80][0] > found[40][0] > found[40][1] > 2048
+    assert found[80][0] == pytest.approx(2 * found[80][1], abs=1)
+    assert found[80][0] == pytest.approx(2 * found[40][0], rel=0.02)
+    monkeypatch.setattr(type(model), "device", CPU)
+    assert translator.max_batch_tokens(4) == 2048

@@ -9,6 +9,8 @@ import torch
 from tercet.encoder.folder.backbone import read_model
 from tercet.encoder.folder.names import find_folder, sha256_of_model
 from tercet.encoder.forward.batches import batches_by_length
+from tercet.encoder.forward.memory import tokens_at_once
+from tercet.encoder.model.readouts import T5_FAMILY
 from tercet.encoder.model.tokens import load_tokenizer
 from tercet.errors import ModelError
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tercet")
 
 _BATCH_TOKENS = 2048
+"""On a CPU, and the least on a GPU."""
+
 _BEAMS = 4
 
 
@@ -59,11 +63,12 @@ class Translator:
             message = "%d of %d texts have more than %d tokens: their ends are not translated"
             logger.warning(message, num_cut, len(texts), max_tokens)
         ids: Any = self._tokenizer([*texts], truncation=True, max_length=max_tokens)["input_ids"]
-        for batch in batches_by_length([len(row) for row in ids], max_batch_tokens=_BATCH_TOKENS):
+        beams = max(_BEAMS, num_samples)
+        for batch in batches_by_length([len(row) for row in ids], max_batch_tokens=self.max_batch_tokens(beams)):
             padded = self._tokenizer.pad({"input_ids": [ids[i] for i in batch]}, return_tensors="pt")
             made = self._model.generate(
                 **{name: ids.to(self._model.device) for name, ids in padded.items()},
-                num_beams=max(_BEAMS, num_samples),
+                num_beams=beams,
                 num_return_sequences=num_samples,
                 max_new_tokens=max_new_tokens,
                 do_sample=False,
@@ -72,3 +77,15 @@ class Translator:
             for place, i in enumerate(batch):
                 translations[i] = [text.strip() for text in decoded[place * num_samples : (place + 1) * num_samples]]
         return translations
+
+    def max_batch_tokens(self, beams: int) -> int:
+        """Return how many tokens are read at once: on a GPU as many as its memory holds with so many beams."""
+        config = self._model.config
+        sizes = config.to_dict()
+        if sizes["model_type"] not in T5_FAMILY:  # by the names that all configurations of transformers answer to
+            names = ("model_type", "hidden_size", "num_attention_heads", "num_hidden_layers")
+            sizes = {name: getattr(config, name) for name in names}
+            sizes["intermediate_size"] = getattr(config, "encoder_ffn_dim", 4 * sizes["hidden_size"])
+        num_weights = self._model.num_parameters()
+        found = tokens_at_once(sizes, num_weights, self._model.device, usual=_BATCH_TOKENS, writes=True)
+        return max(_BATCH_TOKENS, found // beams)

@@ -86,9 +86,7 @@ def check_config(config: Mapping[str, Any], folder: Path) -> None:
         value = config.get(name)
         if value is not None and (type(value) not in (int, float) or not 0 <= value < 1):
             raise ModelError(f"{file}: {name} is {str(value)[:40]}. It has to be a number from 0 to below 1. {_FIX}")
-    for name in ("feed_forward_proj", "hidden_act"):
-        if not isinstance(config.get(name), str | None):
-            raise ModelError(f"{file}: {name} is {str(config[name])[:40]}. It has to be a name. {_FIX}")
+    _check_names(config, file)
     buckets = config.get("relative_attention_num_buckets") or 32
     distance = config.get("relative_attention_max_distance") or 128
     if config.get("model_type") in T5_FAMILY and (buckets < 4 or distance <= buckets // 2):
@@ -102,6 +100,17 @@ def check_config(config: Mapping[str, Any], folder: Path) -> None:
         raise ModelError(
             f"{file}: describes a model of {least:,} weights or more, and its weights have {stored:,} bytes. {_FIX}"
         )
+
+
+def _check_names(config: Mapping[str, Any], file: Path) -> None:
+    """Make sure that tokens are numbers of the vocabulary, and activations names."""
+    for name in ("decoder_start_token_id", "pad_token_id"):
+        value = config.get(name)
+        if value is not None and (type(value) is not int or not 0 <= value < config.get("vocab_size", 2**24)):
+            raise ModelError(f"{file}: {name} is {str(value)[:40]}. It has to be the number of a token. {_FIX}")
+    for name in ("feed_forward_proj", "hidden_act"):
+        if not isinstance(config.get(name), str | None):
+            raise ModelError(f"{file}: {name} is {str(config[name])[:40]}. It has to be a name. {_FIX}")
 
 
 def _least_weights(config: Mapping[str, Any]) -> int:
