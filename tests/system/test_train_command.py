@@ -393,7 +393,7 @@ def test_two_processes_give_the_encoder_of_one_and_go_on_where_they_were(python,
 
 
 def test_the_log_is_written_for_tensorboard_too(tercet, write, data):
-    done = tercet("train", write(stage(steps=2)), "--run", "run", "--tensorboard")
+    done = tercet("train", write(stage(steps=2)), "--run", "run", "--log", "tensorboard")
     assert done.returncode == 0, done.stderr
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

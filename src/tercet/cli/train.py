@@ -7,6 +7,7 @@ import typer
 
 import tercet
 from tercet.cli import options, tables
+from tercet.storage.choices import Logger
 
 EXAMPLES = options.examples(
     "tercet train recipes/mini/st5-enc-mean-nli.yaml --run runs/mini",
@@ -41,7 +42,9 @@ def train(
     force: Annotated[
         bool, typer.Option("--force", help="Replace encoder and results of a finished run of other settings.")
     ] = False,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the log for TensorBoard, too.")] = False,
+    loggers: Annotated[
+        list[Logger] | None, options.choice(Logger, "--log", help="Where else the log goes; repeatable.")
+    ] = None,
     engine: options.Engine = "local",
     address: options.Address = None,
     workers: options.Workers = None,
@@ -58,7 +61,7 @@ def train(
         env=env or [],
         dry_run=dry_run,
         force=force,
-        tensorboard=tensorboard,
+        loggers=loggers or (),
         engine=options.chosen_engine(engine, address, workers, cpus_per_worker, gpus_per_worker),
         progress=True,
     )

@@ -23,6 +23,9 @@ TextFormat = Literal["lines", "jsonl", "csv", "tsv", "parquet"]
 Dtype = Literal["float32", "float16", "int8", "binary"]
 """How the numbers of vectors are written: 8 bits have a scale for each vector, one bit is the sign."""
 
+Logger = Literal["tensorboard", "wandb", "mlflow"]
+"""Where else the log of a training goes."""
+
 Classifier = Literal["batched", "sklearn"]
 """All folds as one problem as SentEval trains, or scikit-learn's LogisticRegression as a cross-check."""
 

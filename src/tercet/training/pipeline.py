@@ -100,7 +100,7 @@ def run_recipe(
     *,
     data: str | Path | None = None,
     force: bool = False,
-    tensorboard: bool = False,
+    loggers: Sequence[str] = (),
     engine: Engine = LOCAL,
     progress: bool = False,
 ) -> RunResult:
@@ -112,7 +112,7 @@ def run_recipe(
             not changed are skipped.
         data: The folder with the evaluation data; `$TERCET_DATA/eval` where None.
         force: Whether the encoder and the results of a finished run of other settings are replaced.
-        tensorboard: Whether the log is written for TensorBoard, too.
+        loggers: Where else the log goes: `tensorboard`, `wandb`, `mlflow`.
         engine: Who embeds and writes for stages that do so; see `train`.
         progress: Whether bars are shown.
 
@@ -129,7 +129,7 @@ def run_recipe(
             check_replaced(Path(run), recipe)
         with locked(Path(run)) if processes.is_main else nullcontext():
             shown = progress and processes.is_main
-            return _Run(recipe, Path(run), data, processes, force, tensorboard, cluster, shown).go()
+            return _Run(recipe, Path(run), data, processes, force, loggers, cluster, shown).go()
     finally:
         processes.stop()
 
@@ -163,12 +163,12 @@ class _Run:
         data: str | Path | None,
         processes: Processes,
         force: bool,
-        tensorboard: bool,
+        loggers: Sequence[str],
         cluster: ClusterSettings | None,
         progress: bool,
     ) -> None:
         self.recipe, self.folder, self.data, self.force = recipe, folder, data, force
-        self.processes, self.tensorboard, self.progress = processes, tensorboard, progress
+        self.processes, self.loggers, self.progress = processes, loggers, progress
         self.cluster = cluster
         self.done: list[StageResult] = []
 
@@ -202,9 +202,7 @@ class _Run:
             processes=self.processes,
             score=self._score,
             measure=self._measure,
-            on_log=log_to(self.folder, stage.name, folders, tensorboard=self.tensorboard)
-            if self.processes.is_main
-            else None,
+            on_log=log_to(self.folder, stage.name, folders, loggers=self.loggers) if self.processes.is_main else None,
             cluster=self.cluster,
             progress=self.progress,
         )

@@ -9,7 +9,6 @@ from typing import Any
 
 from tercet.encoder.folder.card import CARD
 from tercet.errors import InputError, OutputError
-from tercet.storage.extras import require
 from tercet.storage.files import (
     append_to,
     atomic_folder,
@@ -23,12 +22,11 @@ from tercet.storage.files import (
 from tercet.storage.hashing import sha256_of_folder
 from tercet.storage.locks import hold
 from tercet.storage.manifest import MANIFEST, write_manifest
+from tercet.training.loggers import OnLog, open_logger
 
 RECIPE, DESCRIPTION, METRICS, ENCODER = "recipe.yaml", "run.json", "metrics.jsonl", "encoder"
 
 LOCK = ".lock"
-
-OnLog = Callable[[dict[str, Any]], None]
 
 
 @contextmanager
@@ -80,8 +78,8 @@ def join_logs(folder: Path, stages: Sequence[Path]) -> None:
                 target.write((stage / METRICS).read_bytes())
 
 
-def log_to(folder: Path, name: str, stages: Sequence[Path], *, tensorboard: bool) -> OnLog:
-    """Return the function that gets the lines of a stage's log for the run's, and for TensorBoard's where it is wanted.
+def log_to(folder: Path, name: str, stages: Sequence[Path], *, loggers: Sequence[str] = ()) -> OnLog:
+    """Return the function that gets the lines of a stage's log, for the run's and for loggers that are wanted.
 
     With the first line the run's log is written anew, because a stage that goes on forgets lines behind its checkpoint.
 
@@ -89,12 +87,12 @@ def log_to(folder: Path, name: str, stages: Sequence[Path], *, tensorboard: bool
         folder: The run.
         name: The stage's name.
         stages: The folders of the stages so far, this one last.
-        tensorboard: Whether it is wanted.
+        loggers: The names of those that are wanted.
 
     Raises:
-        SettingError: TensorBoard is wanted and not installed.
+        SettingError: One is wanted and not installed.
     """
-    write = _tensorboard(folder / "tensorboard" / name) if tensorboard else None
+    others = [open_logger(logger, folder, name) for logger in loggers]
     is_first = True
 
     def add(line: dict[str, Any]) -> None:
@@ -105,26 +103,8 @@ def log_to(folder: Path, name: str, stages: Sequence[Path], *, tensorboard: bool
             with append_to(folder / METRICS) as stream:
                 stream.write(json.dumps(line, ensure_ascii=False) + "\n")
         is_first = False
-        if write is not None:
+        for write in others:
             write(line)
-
-    return add
-
-
-def _tensorboard(folder: Path) -> OnLog:
-    require("tensorboard", "tensorboard")
-    from torch.utils.tensorboard import SummaryWriter
-
-    writer: SummaryWriter | None = None
-
-    def add(line: dict[str, Any]) -> None:
-        nonlocal writer
-        writer = writer or SummaryWriter(str(folder), purge_step=line["step"])  # what was there from this step on goes
-        prefix = f"{line['set']}/" if "set" in line else ""
-        for name, value in line.items():
-            if isinstance(value, float):
-                writer.add_scalar(prefix + name, value, line["step"])
-        writer.flush()
 
     return add
 

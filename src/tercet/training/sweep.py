@@ -76,7 +76,7 @@ def run_sweep(
     env: Sequence[str] = (),
     dry_run: bool = False,
     force: bool = False,
-    tensorboard: bool = False,
+    loggers: Sequence[str] = (),
     engine: Engine = LOCAL,
     progress: bool = False,
 ) -> SweepResult:
@@ -96,7 +96,7 @@ def run_sweep(
     if dry_run:
         return SweepResult(folder, {name: RunResult((), None, None, recipes[name], folder / name) for name in points})
     _record(folder, points)
-    options: dict[str, Any] = {"data": data, "force": force, "tensorboard": tensorboard, "progress": progress}
+    options: dict[str, Any] = {"data": data, "force": force, "loggers": loggers, "progress": progress}
     options["engine"] = engine
     return SweepResult(folder, {name: run_recipe(recipes[name], folder / name, **options) for name in points})
 

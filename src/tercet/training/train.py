@@ -21,7 +21,7 @@ def train(
     env: Sequence[str] = (),
     dry_run: bool = False,
     force: bool = False,
-    tensorboard: bool = False,
+    loggers: Sequence[str] = (),
     engine: Engine = LOCAL,
     progress: bool = False,
 ) -> RunResult | SweepResult:
@@ -39,7 +39,7 @@ def train(
         dry_run: Whether the recipe is only read and checked; `recipe` of the result shows every setting.
         force: Whether the encoder and the results of a finished run of other settings are replaced. What its stages
             made is kept in `kept/`, and comes back when their settings do.
-        tensorboard: Whether the log is written for TensorBoard, too.
+        loggers: Where else the log goes: `tensorboard`, `wandb`, `mlflow`.
         engine: Who embeds and writes for stages that do so (`mine`, `distill`, `parallel`, `synthesize`): this process
             (`local`), or the workers of a cluster (`ray`, or its settings). Training itself is a matter of torchrun.
         progress: Whether bars are shown.
@@ -61,7 +61,7 @@ def train(
             env=several(env),
             dry_run=dry_run,
             force=force,
-            tensorboard=tensorboard,
+            loggers=loggers,
             engine=engine,
             progress=progress,
         )
@@ -70,4 +70,4 @@ def train(
     if dry_run:
         check_tasks(read)
         return RunResult((), None, None, read, Path(run))
-    return run_recipe(read, run, data=data, force=force, tensorboard=tensorboard, engine=engine, progress=progress)
+    return run_recipe(read, run, data=data, force=force, loggers=loggers, engine=engine, progress=progress)
