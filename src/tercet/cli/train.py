@@ -43,7 +43,7 @@ def train(
         bool, typer.Option("--force", help="Replace encoder and results of a finished run of other settings.")
     ] = False,
     loggers: Annotated[
-        list[Logger] | None, options.choice(Logger, "--log", help="Where else the log goes; repeatable.")
+        list[str] | None, options.choice(Logger, "--log", help="Where else the log goes; repeatable.")
     ] = None,
     engine: options.Engine = "local",
     address: options.Address = None,
