@@ -24,7 +24,10 @@ FIGURES = ROOT / "docs" / "figures"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PLACE = re.compile(r"(<!-- figure: ([\w.-]+) -->).*?(<!-- end -->)", re.DOTALL)
 THEMES = {"light": {"text": "#1f2a2e", "faint": "#9aa5a8"}, "dark": {"text": "#e3e8ea", "faint": "#67757a"}}
-COLOURS = {"mini": "#c8602f", "all-MiniLM-L6-v2": "#3f7f8c", "bge-small": "#7a6aa8", "e5-small": "#6d8b3c"}
+COLOURS = {
+    "light": {"mini": "#c8602f", "all-MiniLM-L6-v2": "#2f7380", "bge-small": "#6a5a9c", "e5-small": "#5d7b2c"},
+    "dark": {"mini": "#f08a55", "all-MiniLM-L6-v2": "#6fb7c4", "bge-small": "#b0a2dd", "e5-small": "#a8c777"},
+}
 
 
 def load(name: str) -> dict[str, Any]:
@@ -52,7 +55,7 @@ def draw_models(theme: str) -> None:
     )
     figure, axes = plt.subplots(figsize=(7.6, 4.2))
     for name, model in measured["models"].items():
-        quality, colour = mean_sts(model), COLOURS[name]
+        quality, colour = mean_sts(model), COLOURS[theme][name]
         theirs, ours = (fastest(model, library)[1]["median"] for library in ("sentence-transformers", "Tercet"))
         axes.plot([theirs, ours], [quality, quality], color=colour, linewidth=1.4, alpha=0.6, zorder=1)
         axes.scatter([theirs], [quality], s=58, facecolors="none", edgecolors=colour, linewidths=1.8, zorder=2)
@@ -66,7 +69,7 @@ def draw_models(theme: str) -> None:
         [], [], s=58, facecolors="none", edgecolors=colours["text"], linewidths=1.8, label="sentence-transformers"
     )
     axes.scatter([], [], s=78, color=colours["text"], label="Tercet")
-    axes.legend(loc="lower left", frameon=False, labelcolor=colours["text"])
+    axes.legend(loc="lower right", bbox_to_anchor=(1.02, 0.99), ncols=2, frameon=False, labelcolor=colours["text"])
     axes.set_xscale("log")
     ticks = [200, 500, 1000, 2000, 5000]
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])

@@ -70,7 +70,6 @@ def test_what_pip_installs_is_this_package():
     assert BLOCKS["sh"][2].strip() == f"pip install {project['name']}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", range(4))
 def test_a_line_for_the_shell_runs(reviews, place):
     lines = SHELL.strip().splitlines()
@@ -132,7 +131,6 @@ def test_an_example_prints_what_the_documentation_shows(name):
     assert_same_print(done.stdout, (EXAMPLES / "output" / f"{name}.txt").read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["adapt_and_prove", "train_st5", "serve_and_call"])
 def test_an_example_runs(name, tmp_path):
     pytest.importorskip("uvicorn")

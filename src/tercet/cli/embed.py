@@ -49,7 +49,7 @@ def embed(
     cpus_per_worker: options.CpusPerWorker = None,
     gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
-    """Embed a file of texts. Killed and started again, it goes on where it was."""
+    """Embed a file of texts. After a kill, the same command goes on where it stopped."""
     stats = tercet.embed(
         source,
         out=out,
