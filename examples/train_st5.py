@@ -18,13 +18,14 @@ stages:
   - name: pairs
     contrast:
       rows: {pairs}
-      batch: 32
-      steps: 15
+      batch: 64
+      steps: 20
       temperature: 0.05
       learning_rate: 1.0e-4
       optimizer: adamw
       schedule: warmup-linear
-      max_tokens: 64
+      max_tokens: 48
+      precision: auto             # bf16 where the CPU has it
       mask_duplicates: true
 """
 
