@@ -34,7 +34,7 @@ PROMPTS = {"e5-small": "query: "}
 
 def contestants(folder: Path, prompt: str, texts: list[str]) -> dict[str, Callable[[], Any]]:
     """Return what embeds the texts with a model: by library and number format."""
-    plain = SentenceTransformer(str(folder), device="cpu")
+    plain = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": torch.float32})
     settings = {"prompt": f"{prompt}[X]"} if prompt else {}
     ours = Encoder.load(str(folder), device="cpu", **settings)
     options = {"show_progress_bar": False, "prompt": prompt or None}
@@ -94,7 +94,7 @@ def main() -> None:
     options = parser.parse_args()
     folders = {"mini": find_folder("mini"), "all-MiniLM-L6-v2": Path(get_model_path())}
     folders |= {"bge-small": options.bge, "e5-small": options.e5}
-    num, rounds = (200, 2) if options.quick else (1_000, 7)
+    num, rounds = (200, 2) if options.quick else (800, 5)
     result = measure(folders, num_sentences=num, num_rounds=rounds)
     for model, found in result["models"].items():
         print(f"{model}: {found['parameters'] / 1e6:.1f}M parameters, {found['scores']}")
