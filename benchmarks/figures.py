@@ -177,7 +177,7 @@ def main() -> None:
             if not options.check:
                 page.write_text(after, encoding="utf-8")
     if not options.check:
-        for theme in THEMES:
+        for theme in THEMES if (FIGURES / "models.json").exists() else ():
             draw_models(theme)
     for page in stale:
         print(f"{page.relative_to(ROOT)}: {'is not what was measured' if options.check else 'written'}")
