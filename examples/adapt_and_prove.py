@@ -15,7 +15,7 @@ from own_python import docstrings
 folder = Path(sys.argv[1])
 folder.mkdir(exist_ok=True)
 pairs = list(dict.fromkeys(docstrings()))
-judging, learning = pairs[:200], pairs[200:]
+judging, learning = pairs[:200], pairs[200:600]
 
 (folder / "texts.txt").write_text("\n".join(f"{first} {rest}" for first, rest in learning), encoding="utf-8")
 rows = ["query\tcandidate\tlabel"]
@@ -24,8 +24,9 @@ for place, (first, _) in enumerate(judging):
     rows += [f"{first}\t{other}\t{int(step == 0)}" for step, other in enumerate(others)]
 (folder / "judge.tsv").write_text("\n".join(rows), encoding="utf-8")
 
-adapted = tercet.adapt(folder / "texts.txt", folder / "adapted", plan="spans", evals=[f"rerank:{folder}/judge.tsv"])
+texts, judge = folder / "texts.txt", f"rerank:{folder}/judge.tsv"
+adapted = tercet.adapt(texts, folder / "adapted", plan="spans", evals=[judge], data=folder)
 print(adapted.findings.verdict)
 for measure in adapted.findings.measures:
     before, after, difference, interval = measure.texts()
-    print(f"  {measure.name}: {before} before, {after} after ({difference}, {interval})")
+    print(f"  {measure.name.replace(judge, 'our searches')}: {before} before, {after} after ({difference}, {interval})")

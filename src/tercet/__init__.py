@@ -9,7 +9,7 @@ Each verb is a function here and a command of `tercet`:
     embed       texts to vectors, in memory or in a file
     search      the texts that are nearest to a query
     dedup       texts without those that nearly repeat an earlier one
-    cluster     groups of texts about the same, with names
+    cluster     groups of texts about the same thing, with names
     mine        paraphrases, hard negatives and translations to train on
     evaluate    score an encoder on the papers' tasks, or on your own files
     adapt       make an encoder better on your own sentences, without labels; `label` makes rows to judge it by

@@ -169,7 +169,7 @@ def test_layers_that_are_not_there_are_refused(bert, t5_tokenizer, layers):
 
 
 def test_a_prompt_behind_the_text_is_refused(tiny, words):
-    with pytest.raises(SettingError, match="behind the text"):
+    with pytest.raises(SettingError, match="after the text"):
         stitch(tiny("bert", readout="mean", prompt="gense"), words, layers=[0], texts=SAMPLE)
 
 

@@ -13,6 +13,13 @@ import pytest
 PRELOADED = Path(__file__).with_name("preloaded.py")
 
 
+def pytest_collection_modifyitems(items):
+    """Mark everything here as slow: it starts processes, serves, or trains."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("slow")
+
+
 @pytest.fixture(scope="session")
 def models(tiny, tmp_path_factory):
     """Return the folders of saved models by a short name."""

@@ -1,5 +1,6 @@
 """The documentation site and the front pages: every link leads somewhere, every number comes from a file."""
 
+import json
 import re
 import subprocess
 import sys
@@ -62,3 +63,10 @@ def test_the_version_is_in_one_place_and_the_citation_has_it():
     notes = subprocess.run([REPOSITORY / "scripts" / "notes", tercet.__version__], capture_output=True, text=True)
     assert notes.returncode == 0, notes.stderr
     assert "### Added" in notes.stdout
+
+
+def test_figures_name_their_command_machine_and_date():
+    files = list((REPOSITORY / "docs" / "figures").glob("*.json"))
+    assert files
+    for file in files:
+        assert {"command", "machine", "date"} <= json.loads(file.read_text(encoding="utf-8")).keys(), file.name

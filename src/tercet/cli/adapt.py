@@ -73,7 +73,7 @@ def adapt(
     cpus_per_worker: options.CpusPerWorker = None,
     gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
-    """Make an encoder better on your own sentences, without labels. Killed and started again, it goes on."""
+    """Make an encoder better on your own texts, without labels. After a kill, the same command goes on."""
     files = [name if name.startswith("hub:") else Path(name) for name in sentences]
     if label is not None:
         ask = input if sys.stdin.isatty() and not form else None

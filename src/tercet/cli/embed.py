@@ -62,7 +62,7 @@ def embed(
     cpus_per_worker: options.CpusPerWorker = None,
     gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
-    """Embed files of texts. Killed and started again, it goes on where it was."""
+    """Embed files of texts. After a kill, the same command goes on where it stopped."""
     stats = tercet.embed(
         sources[0] if len(sources) == 1 and ":" in sources[0] else [Path(name) for name in sources],
         out=out,

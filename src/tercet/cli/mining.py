@@ -68,7 +68,7 @@ def cluster(
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
 ) -> None:
-    """Find groups of texts about the same, and name them by their telling words."""
+    """Find groups of texts about the same thing, and name them by their telling words."""
     found = tercet.cluster(
         source,
         out=out,

@@ -65,7 +65,7 @@ def synthesize(
     cpus_per_worker: options.CpusPerWorker = None,
     gpus_per_worker: options.GpusPerWorker = None,
 ) -> None:
-    """Make triplets from sentences: write, judge, filter. Killed and started again, it goes on where it was."""
+    """Make triplets from sentences: write, judge, filter. After a kill, the same command goes on."""
     made = tercet.synthesize(
         [name if name.startswith("hub:") else Path(name) for name in sentences],
         out,

@@ -21,7 +21,7 @@ from tercet.storage.files import write_json
 
 
 class TextReadout(InputModule):
-    """Text in, readout out: the decoder readout, and prompts with text behind the slot."""
+    """Text in, readout out: the decoder readout, and prompts with text after the slot."""
 
     def __init__(self, tower: Tower, tokens: Tokens) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,6 +1,6 @@
 """A T5 encoder made of layers of a BERT: least squares join them, and nothing is trained.
 
-BERT norms behind its layers and has biases; T5 norms before them and has none. But what a layer of the BERT reads is
+BERT norms after its layers and has biases; T5 norms before them and has none. But what a layer of the BERT reads is
 nearly a linear map of the normed numbers that the T5 has at that place. The map is found over the tokens of sample
 texts and multiplied into the layer's weights; so it bridges the layers that are left out, too. Biases are read from a
 part of the token vectors that is the same for all tokens. Feed-forwards may be narrowed: what most of their hidden
@@ -34,7 +34,7 @@ _RIDGE = 1e-3
 """What is added to the diagonal of the normal equations, as a share of its mean."""
 
 _SCALES = (0.5, 1.0, 2.0, 4.0)
-"""What a layer's output may be multiplied by, so that it counts in the T5's stream as it did behind BERT's norms."""
+"""What a layer's output may be multiplied by, so that it counts in the T5's stream as it did after BERT's norms."""
 
 _CONSTANT = 0.3
 """How large the part is that all token vectors share, relative to the rest."""
@@ -112,7 +112,7 @@ def _check(source: Encoder, tokenizer: "PreTrainedTokenizerBase", layers: Sequen
             f"layers {[*layers]}: the model has layers 0 to {shape.num_layers - 1}. Name some of them, in their order."
         )
     if source.tokens.prompt.suffix:
-        raise SettingError("stitch: the model's prompt goes on behind the text. Take one that stands before it.")
+        raise SettingError("stitch: the model's prompt goes on after the text. Take one that stands before it.")
     if tokenizer.eos_token_id is None or tokenizer.pad_token_id is None:
         raise SettingError("tokenizer: has no tokens for padding and for a text's end. Take a T5's.")
     return shape
@@ -123,10 +123,10 @@ class _Seen:
     """What a BERT makes of texts."""
 
     pack: Pack
-    """The tokens of the texts, and those behind them; prompts and what stands before them are left out."""
+    """The tokens of the texts, and those after them; prompts and what stands before them are left out."""
 
     states: dict[int, Tensor]
-    """[num_tokens, width]: 0 is behind the embedding, 1 behind the first layer's attention, 2 behind the first layer;
+    """[num_tokens, width]: 0 is after the embedding, 1 after the first layer's attention, 2 after the first layer;
     those that the chosen layers read, and the last one."""
 
     vectors: Tensor
@@ -225,7 +225,7 @@ def _piece_vectors(table: Tensor, tokens: Tokens, pieces: "PreTrainedTokenizerBa
 def _join(
     weights: Weights, shape: BertShape, layers: Sequence[int], seen: _Seen, stream: Tensor, feed_forward: int
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Return the weights of a T5's layers, and its stream [num_tokens, width] behind the last one."""
+    """Return the weights of a T5's layers, and its stream [num_tokens, width] after the last one."""
     width = stream.shape[1]
     ones = torch.ones(width)
     made = {"encoder.final_layer_norm.weight": ones}  # distances do not count yet:

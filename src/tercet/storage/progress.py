@@ -27,7 +27,7 @@ class Advance(Protocol):
 
         Args:
             num: How many.
-            note: What to show after the bar from now on.
+            note: What to show beside the bar from now on.
             earlier: Whether an earlier run did them; they do not count in the rate.
         """
 

@@ -96,7 +96,7 @@ def _words_of(text: str) -> set[str]:
 def _places(
     scores: NDArray[np.floating], own: NDArray[np.floating], others: Sequence[str], texts: Sequence[str]
 ) -> list[int]:
-    """Return the place of each text: behind all others whose score is as good or better."""
+    """Return the place of each text: after all others whose score is as good or better."""
     is_better = scores >= own[:, None]
     is_better &= np.array([[other != text for other in others] for text in texts])
     return [1 + int(num) for num in is_better.sum(1)]

@@ -324,7 +324,7 @@ class _Run:
     ) -> Measure:
         """Return the function that measures an encoder while it trains: on parallel pairs, with what is trained there.
 
-        Where the MLP is for training only, translations are near one another behind it, and not before it.
+        Where the MLP is for training only, translations are near one another after it, and not before it.
         """
         tasks = [trajectory_task(name) for name in trajectory.sets]
         folder = data_for(tasks, self.data)

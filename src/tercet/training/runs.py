@@ -81,7 +81,7 @@ def join_logs(folder: Path, stages: Sequence[Path]) -> None:
 def log_to(folder: Path, name: str, stages: Sequence[Path], *, loggers: Sequence[str] = ()) -> OnLog:
     """Return the function that gets the lines of a stage's log, for the run's and for loggers that are wanted.
 
-    With the first line the run's log is written anew, because a stage that goes on forgets lines behind its checkpoint.
+    With the first line the run's log is written anew, because a stage that goes on forgets lines after its checkpoint.
 
     Args:
         folder: The run.

@@ -81,7 +81,7 @@ class Batches:
         return rows
 
     def state(self) -> dict[str, Any]:
-        """Return the position behind the last batch, as JSON: what comes next follows from it and nothing else."""
+        """Return the position after the last batch, as JSON: what comes next follows from it and nothing else."""
         return {**self._identity, "done": self._done, "lanes": [queue.state() for queue in self._queues]}
 
     @property

@@ -181,7 +181,7 @@ class Rows:
             batch: How many rows a batch has, over all processes.
             seed: What orders are drawn from.
             epochs: When to end; None for never.
-            state: What `Batches.state` returned behind the last batch that was used.
+            state: What `Batches.state` returned after the last batch that was used.
             rank: The number of this process.
             world: How many processes there are; each gets its part of every batch.
 

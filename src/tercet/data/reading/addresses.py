@@ -39,7 +39,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """What stands behind the last slash."""
+        """What stands after the last slash."""
         return self.url.rpartition("/")[2]
 
     @property

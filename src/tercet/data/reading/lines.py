@@ -123,7 +123,7 @@ class LineFile:
 
 
 def _continued(stream: IO[bytes], used: list[bytes]) -> Iterator[bytes]:
-    """Yield the lines behind a first one, and add them to `used`."""
+    """Yield the lines after a first one, and add them to `used`."""
     num_bytes = 0
     while raw := stream.readline(_MAX_LINE_BYTES):
         used.append(raw)
@@ -134,10 +134,10 @@ def _continued(stream: IO[bytes], used: list[bytes]) -> Iterator[bytes]:
 
 
 _Parse = Callable[[bytes, Iterator[bytes]], dict[str, Any]]
-"""Makes a record of a line, and of those behind it where it needs them."""
+"""Makes a record of a line, and of those after it where it needs them."""
 
 _Split = Callable[[bytes, Iterator[bytes]], list[str]]
-"""Makes cells of a line, and of those behind it where it needs them."""
+"""Makes cells of a line, and of those after it where it needs them."""
 
 
 def _decode(raw: bytes) -> str:

@@ -12,7 +12,7 @@ _CODES = {"entailment": 0, "contradiction": 1}
 
 
 class TextColumn:
-    """Many texts in little memory: their bytes one behind the other, and where each ends."""
+    """Many texts in little memory: their bytes one after the other, and where each ends."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()

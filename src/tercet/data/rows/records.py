@@ -165,7 +165,7 @@ def _plain(text: Check, value: Any, _label: Any = None) -> list[Row]:
 
 
 def _neighbours(text: Check, texts: Any) -> list[Row]:
-    """Return each text of a set with the one behind it: every text stands in a row, and few rows share one."""
+    """Return each text of a set with the one after it: every text stands in a row, and few rows share one."""
     if not isinstance(texts, list) or len(texts) < 2:
         raise BadField("texts", "is no list of two or more. Fix the row.")
     return [Triplet(a, b) for a, b in itertools.pairwise([text(each, "texts") for each in texts])]

@@ -154,7 +154,7 @@ def _with_projection(dense: list[Dense], projection: int | None, width: int) -> 
 def _max_tokens(wanted: int | None, stored: int | None, named: int | None, config: Mapping[str, Any]) -> int:
     positions = config.get("max_position_embeddings")  # T5 has none: its positions are relative
     if positions and config["model_type"] in ("roberta", "xlm-roberta"):
-        positions -= config.get("pad_token_id", 1) + 1  # its position ids start behind the padding id
+        positions -= config.get("pad_token_id", 1) + 1  # its position ids start after the padding id
     if wanted and positions and wanted > positions:
         raise SettingError(f"max_tokens {wanted}: this model has {positions} positions. Take {positions} or fewer.")
     default = named if named and 0 < named < _UNLIMITED else _MAX_TOKENS

@@ -1,7 +1,7 @@
 """Model folders on disk: the layout of sentence-transformers, read and written without it.
 
 A folder is a list of modules: a transformer, a pooling, any number of dense layers, a normalisation. What their modules
-cannot say (the decoder readout, a prompt behind the text) is said by one module of ours, `TextReadout`, with its
+cannot say (the decoder readout, a prompt after the text) is said by one module of ours, `TextReadout`, with its
 settings in `tercet.json`; sentence-transformers loads it where tercet is installed and `trust_remote_code=True` is set.
 """
 

@@ -22,7 +22,7 @@ class BertShape:
     eps: float
     activation: Activation
     pad_id: int | None
-    """RoBERTa counts positions behind this id, and leaves it out; None for BERT, which counts from 0."""
+    """RoBERTa counts positions after this id, and leaves it out; None for BERT, which counts from 0."""
 
     dropout: float
     attention_dropout: float
@@ -101,7 +101,7 @@ class PackedBert:
         return kept[0] if len(kept) == 1 else torch.stack(kept).mean(0)
 
     def states(self, pack: Pack) -> Iterator[Tensor]:
-        """Yield what there is behind the embedding, and then behind each layer's attention and behind each layer."""
+        """Yield what there is after the embedding, and then after each layer's attention and after each layer."""
         yield (x := self._embed(pack))
         for block in self.blocks:
             yield (x := self._attend(block, x, pack, reuse=False))

@@ -58,5 +58,5 @@ sentence, the title, or `true` or `false`."""
 
 
 def template_pieces(template: str) -> list[str]:
-    """Return the text before, between and behind a template's slots `[X1]`, `[X2]`."""
+    """Return the text before, between and after a template's slots `[X1]`, `[X2]`."""
     return re.split(r"\[X\d\]", template)

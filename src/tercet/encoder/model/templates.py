@@ -16,7 +16,7 @@ LABELS = ("true", "false")
 
 
 class TemplateTokens:
-    """Turns sentences in a template into token ids: pieces and sentences one behind the other, and the end once.
+    """Turns sentences in a template into token ids: pieces and sentences one after the other, and the end once.
 
     Published generator/discriminators were trained so. It is not the same as tokenising the whole string, in which only
     the first piece starts a new word. Only sentences are cut, each by itself: the template is always whole.

@@ -96,7 +96,7 @@ class Tokens:
 
     @property
     def frame(self) -> tuple[list[int], list[int]]:
-        """The ids before prefix and text, and those behind: special tokens, and the prompt's suffix."""
+        """The ids before prefix and text, and those after: special tokens, and the prompt's suffix."""
         return self._before, self._suffix + self._after
 
     def describe(self) -> list[Any]:

@@ -63,7 +63,7 @@ class Head(nn.Module):
 
     @property
     def dense_layers(self) -> list[Dense]:
-        """The dense layers behind the readout and its MLP."""
+        """The dense layers after the readout and its MLP."""
         return cast(list[Dense], list(self.dense))
 
     @property

@@ -30,7 +30,7 @@ class Pairs:
 
     @classmethod
     def joined(cls, parts: list["Pairs"]) -> "Pairs":
-        """Put sets of pairs behind one another."""
+        """Put sets of pairs after one another."""
         first = [text for part in parts for text in part.first]
         second = [text for part in parts for text in part.second]
         return cls(first, second, np.concatenate([part.gold for part in parts]))

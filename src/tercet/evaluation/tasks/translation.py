@@ -99,7 +99,7 @@ def parallel_geometry(pairs: Sequence[tuple[str, str]], embed_source: Embed, emb
     """Measure geometry as in the parallel-translation paper, Appendix A.
 
     Of the first 1,000 pairs a quarter are positives. In the others the Chinese side (the source where neither is) is
-    another sentence, drawn from the pairs behind them; or from one another where there are none behind them.
+    another sentence, drawn from the pairs after them; or from one another where there are none after them.
 
     Args:
         pairs: Sources and their translations.

@@ -48,7 +48,7 @@ def score_triplets(rows: Sequence[Triplet], embed: Embed, *, items: bool = False
 
 
 def _other(rows: Sequence[Triplet], number: int) -> Triplet:
-    """Return the next row with another anchor; the first one comes behind the last."""
+    """Return the next row with another anchor; the first one comes after the last."""
     for other in (*rows[number + 1 :], *rows[:number]):
         if other.anchor != rows[number].anchor:
             return other

@@ -22,7 +22,7 @@ class Log:
         self.on_line = on_line
 
     def rewind(self, num_bytes: int) -> None:
-        """Forget what was written behind a position: it will be written again."""
+        """Forget what was written after a position: it will be written again."""
         if self.path is not None:
             with append_to(self.path) as stream:
                 stream.truncate(min(num_bytes, self.position()))

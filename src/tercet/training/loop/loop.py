@@ -49,7 +49,7 @@ class Batches(Protocol):
         """Return the next batch."""
 
     def state(self) -> dict[str, Any]:
-        """Return the position behind the last batch, as JSON."""
+        """Return the position after the last batch, as JSON."""
 
 
 class Stateful(Protocol):

@@ -94,7 +94,8 @@ class LoopSettings(Settings):
     """How much weights shrink, relative to the rate; biases, norms and scalars never do."""
 
     schedule: Literal["hold-linear", "warmup-linear", "cosine", "constant"] = "hold-linear"
-    """How the rate changes: held and then linear to 0, up and then linear to 0, up and then half a cosine, or not."""
+    """How the rate changes: `hold-linear` holds it, then falls to 0; `warmup-linear` and `cosine` rise, then fall to 0;
+    `constant` stays."""
 
     hold_fraction: float = Field(default=0.1, ge=0, lt=1)
     """The share of the steps for which `hold-linear` holds."""

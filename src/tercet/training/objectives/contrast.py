@@ -39,7 +39,7 @@ class ContrastSettings(TemperatureSettings, MaskedSettings, MatryoshkaSettings):
     """What can be chosen about the contrastive objective."""
 
     hard_negative_weight: float = 0.0
-    """What is added to the scores of a row's own negatives, behind the temperature."""
+    """What is added to the scores of a row's own negatives, after division by the temperature."""
 
     directions: Directions = "forward"
     """`both` adds the loss of each positive against all anchors, which knows no hard negatives."""
@@ -237,7 +237,7 @@ def _lay_out(batch: Sequence[Text | Triplet], device: torch.device) -> tuple[lis
 
 
 def _join(own: _Columns, gather: Gather) -> _Columns:
-    """Return the columns of the batch of all processes: their rows and their vectors stand one behind the other."""
+    """Return the columns of the batch of all processes: their rows and their vectors stand one after the other."""
     anchors, positives, negatives = (gather.parts(column) for column in own.texts)
     owners, keys = gather.parts(own.owners), gather.parts(own.keys)
 

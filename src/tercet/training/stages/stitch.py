@@ -35,7 +35,7 @@ class StitchStage(StageSettings):
     """How many texts are read, drawn from all rows."""
 
     center: float = Field(default=1.0, ge=0, le=1)
-    """How much of the mean over these texts is taken from the vectors."""
+    """How much of the mean over these texts is subtracted from the vectors."""
 
     max_tokens: int = Field(default=256, ge=2)
     """The most that the T5 reads of a text."""

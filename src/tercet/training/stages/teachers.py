@@ -32,7 +32,7 @@ class TeacherSettings(StageModel):
     """How much its cosines count among those of all teachers."""
 
     center: float = Field(default=1.0, ge=0, le=1)
-    """How much of the mean over all texts is taken from its vectors."""
+    """How much of the mean over all texts is subtracted from its vectors."""
 
     whiten: float = Field(default=0, ge=0, le=0.5)
     """Every direction of its vectors is divided by its variance to this power: 0 for nothing, 0.5 for equal
