@@ -9,6 +9,7 @@ import tercet
 
 VERBS = [
     "adapt",
+    "check",
     "cluster",
     "compare",
     "dedup",

@@ -19,7 +19,7 @@ Each verb is a function here and a command of `tercet`:
     serve       encoders over HTTP, as OpenAI's clients ask for them
     export      an encoder as a graph for ONNX Runtime or OpenVINO
     push        a model folder to the hub
-    fetch       bring evaluation data from the hub; `leaks` looks for training texts in it
+    fetch       bring evaluation data from the hub; `leaks` looks for training texts in it, `check` at training rows
     verify      whether what was written is as it was written; `prune` removes what a run no longer uses
     models      what there is to choose from; `tasks` and `recipes` likewise; `doctor` looks at the installation
 """
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from tercet.synthesis.comparison import compare
     from tercet.synthesis.corpus import refilter, synthesize
     from tercet.synthesis.synthesizer import Synthesizer
+    from tercet.training.check import check
     from tercet.training.leaks import leaks
     from tercet.training.stage_folders import prune
     from tercet.training.train import train
@@ -83,6 +84,7 @@ __all__ = [
     "TextError",
     "TextTypeError",
     "adapt",
+    "check",
     "cluster",
     "compare",
     "dedup",
@@ -113,6 +115,7 @@ _LAZY = {
     "Encoder": "encoder.encoder",
     "Synthesizer": "synthesis.synthesizer",
     "adapt": "adaptation.adapt",
+    "check": "training.check",
     "cluster": "mining.cluster",
     "compare": "synthesis.comparison",
     "dedup": "mining.dedup",

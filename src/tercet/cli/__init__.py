@@ -63,7 +63,7 @@ app = typer.Typer(
         "last line names; 70 an error that nobody foresaw; 130 Ctrl-C; 143 SIGTERM."
     ),
 )
-data_app = typer.Typer(help="Evaluation data.", no_args_is_help=True, rich_markup_mode="markdown")
+data_app = typer.Typer(help="Data for evaluation and training.", no_args_is_help=True, rich_markup_mode="markdown")
 runs_app = typer.Typer(help="Runs of `tercet train`.", no_args_is_help=True, rich_markup_mode="markdown")
 
 app.command(epilog=embed.EXAMPLES)(output.speaking(embed.embed))
@@ -90,6 +90,7 @@ app.command(epilog=verify.EXAMPLES)(output.speaking(verify.verify))
 app.add_typer(runs_app, name="runs")
 runs_app.command(epilog=verify.PRUNE_EXAMPLES)(output.speaking(verify.prune))
 data_app.command(epilog=data.FETCH_EXAMPLES)(output.speaking(data.fetch))
+data_app.command(epilog=data.CHECK_EXAMPLES)(output.speaking(data.check))
 data_app.command(epilog=data.LEAKS_EXAMPLES)(output.speaking(data.leaks))
 
 

@@ -13,6 +13,7 @@ FETCH_EXAMPLES = options.examples(
     "tercet data fetch sts --data eval",
     "tercet data fetch sts,transfer BIOSSES glue-RTE --data eval",
 )
+CHECK_EXAMPLES = options.examples("tercet data check recipes/mini/simcse-bert-nli.yaml")
 LEAKS_EXAMPLES = options.examples("tercet data leaks recipes/models/mini.yaml --data eval")
 
 
@@ -33,6 +34,22 @@ def fetch(
         typer.echo(f"note: {note}")
     for task, reason in fetched.not_on_hub.items():
         typer.echo(f"not on the hub: {task} ({reason})")
+
+
+def check(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="Whose training rows are looked at.")],
+    data: options.Data = None,
+    env: options.Env = None,
+    changes: options.Changes = None,
+    num_rows: Annotated[int, typer.Option(min=2, help="How many rows of each stage are looked at.")] = 2000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Look at a recipe's rows before training: duplicates, lengths, cosines under the start, and what to do."""
+    found = tercet.check(recipe, data=data, env=env or (), changes=changes or (), num_rows=num_rows, progress=True)
+    if as_json:
+        typer.echo(json.dumps({name: own.to_dict() for name, own in found.items()}, indent=2))
+    else:
+        tables.print_checks(found)
 
 
 def leaks(

@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from tercet.evaluation.evaluate import Evaluation
     from tercet.synthesis.comparison import Example
     from tercet.synthesis.corpus import Synthesis
+    from tercet.training.check import RowCheck
     from tercet.training.leaks import Leaks
     from tercet.training.pipeline import RunResult
     from tercet.vectors.search import Hit
 
 _NUM_EXAMPLES = 2
+
+_BARS = " .:-=+*#%@"
+"""From a share of 0 to one of 1."""
 
 _UNLIKE_THE_PAPER = (
     "The discriminator relabels where GenSE used an NLI cross-encoder.",
@@ -143,6 +147,25 @@ def print_leaks(found: Mapping[str, Leaks]) -> None:
                 typer.echo("  in " + ", ".join(f"{name}: {num:,}" for name, num in sorted(where.items())))
         for text in own.examples:
             typer.echo(f"    {text}")
+
+
+def print_checks(found: Mapping[str, RowCheck]) -> None:
+    """Print what the rows of each stage look like, and what to do."""
+    console = Console()
+    for name, own in found.items():
+        tokens = ", ".join(f"{label} {num:,}" for label, num in own.tokens.items())
+        console.print(Text(f"{name}: {own.num_rows:,} rows", style="bold"))
+        console.print(Text(f"  tokens: {tokens}; {own.truncated:.1%} of the texts are cut"))
+        console.print(Text(f"  repeated: {own.duplicates:.1%} of the rows, {own.repeated:.1%} of the first texts"))
+        for kind, cosines in own.cosines.items():
+            bars = "".join(_BARS[round(share * (len(_BARS) - 1))] for share in cosines.histogram)
+            console.print(Text(f"  cosines with {kind:9}: mean {cosines.mean:.2f}  0 |{bars}| 1"))
+        if own.cosines:
+            console.print(Text(f"  nearer to another row's positive than to their own: {own.false_negatives:.1%}"))
+        if own.hard_above is not None:
+            console.print(Text(f"  hard negatives nearer than the positive: {own.hard_above:.1%}"))
+        for line in own.advice or ["nothing to change"]:
+            console.print(Text(f"  -> {line}"), soft_wrap=True)
 
 
 def _neighbours(example: Neighbours) -> Table:
