@@ -7,6 +7,7 @@ bytes that one process wrote without any disturbance: no row lost, none twice. I
 import argparse
 import contextlib
 import hashlib
+import itertools
 import os
 import random
 import shutil
@@ -19,7 +20,7 @@ from pathlib import Path
 
 KINDS = ("worker", "worker", "node", "driver", "hang")
 _NUM_NODES, _STORE_BYTES = 3, 100_000_000
-_SHARDS, _SHARD_TEXTS = 60, 5
+_SHARD_TEXTS = 5
 
 
 def digests(folder):
@@ -121,17 +122,18 @@ def disturb(nodes, driver, kind, rng):
     return True
 
 
-def chaos(num_kills, *, seed=0, kinds=KINDS, say=print):
-    """Do so many harms, and return what was done and what was found to be wrong."""
+def chaos(num_kills, *, seed=0, kinds=None, num_shards=60, say=print):
+    """Do so many harms, drawn or in the order of `kinds`, and return what was done and what was found to be wrong."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "distributed"))
     from chaos.suite import make_models
 
     rng, done, failures = random.Random(seed), Counter(), []
+    drawn = itertools.cycle(kinds) if kinds else (rng.choice(KINDS) for _ in itertools.count())
     with tempfile.TemporaryDirectory(prefix="tercet-chaos-") as scratch:
         world = Path(scratch)
         make_models(world)
         texts = [
-            f"a man number {i} plays a guitar" if i % _SHARD_TEXTS else "slow" for i in range(_SHARDS * _SHARD_TEXTS)
+            f"a man number {i} plays a guitar" if i % _SHARD_TEXTS else "slow" for i in range(num_shards * _SHARD_TEXTS)
         ]
         (world / "in.txt").write_text("".join(f"{text}\n" for text in texts))
         drive(world, world / "here", None)
@@ -142,7 +144,7 @@ def chaos(num_kills, *, seed=0, kinds=KINDS, say=print):
             number = 0
             while done.total() < num_kills:
                 out, number = world / f"there-{number}", number + 1
-                failures += _round(nodes, world, out, rng, done, num_kills, kinds, say)
+                failures += _round(nodes, world, out, rng, done, num_kills, drawn, say)
                 if digests(out) != expected:
                     failures.append(f"round {number}: {out} has other bytes")
                 shutil.rmtree(out)
@@ -152,7 +154,7 @@ def chaos(num_kills, *, seed=0, kinds=KINDS, say=print):
     return done, failures
 
 
-def _round(nodes, world, out, rng, done, num_kills, kinds, say):
+def _round(nodes, world, out, rng, done, num_kills, drawn, say):
     """Fill one folder, however often what fills it is disturbed."""
     command = [sys.executable, "-m", "chaos.cluster", "--drive", str(world), str(out), nodes.address]
     while True:
@@ -164,10 +166,10 @@ def _round(nodes, world, out, rng, done, num_kills, kinds, say):
                 driver.wait(rng.uniform(1.0, 6.0))
             is_filling = (out / ".tercet" / "manifest.jsonl").exists()
             if driver.poll() is None and is_filling and done.total() < num_kills:
-                kind = rng.choice(kinds)
+                kind = next(drawn)
                 if disturb(nodes, driver, kind, rng):
                     done[kind] += 1
-                    say(f"{done.total()}: {kind}, {len([*out.glob('*.parquet')])} of {_SHARDS} shards done", flush=True)
+                    say(f"{done.total()}: {kind}, {len([*out.glob('*.parquet')])} shards done", flush=True)
                     was_killed = was_killed or kind == "driver"
         if driver.wait() == 0:
             return []

@@ -47,3 +47,8 @@ def nodes(ray_paths):
 @pytest.fixture
 def settings(nodes):
     return ClusterSettings(address=nodes.address, workers=2)
+
+
+@pytest.fixture
+def one_worker(settings):
+    return settings.model_copy(update={"workers": 1})

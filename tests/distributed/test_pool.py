@@ -34,7 +34,8 @@ def test_workers_that_end_hang_or_stumble_lose_nothing(run, tmp_path):
     assert pool.tally.num_lost == 3
     for number in range(20):
         num_tries = len((tmp_path / f"{number}.tries").read_text().splitlines())
-        assert num_tries == (2 if number in hows else 1)
+        # a process that ends at once may take the answer about the task before with it, which is then done again
+        assert num_tries in ((2, 3) if number in hows else (1, 2))
 
 
 def test_a_poison_row_is_named_and_the_rest_is_done(run, tmp_path):
@@ -43,7 +44,7 @@ def test_a_poison_row_is_named_and_the_rest_is_done(run, tmp_path):
     assert sorted(results) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     (failure,) = pool.failures
     assert (failure.task.number, failure.row) == (4, 37)
-    # a process that ends at once may take the answer about the task before with it, which then counts as the cause
+    # an answer that was lost makes the task before the cause, once
     assert len((tmp_path / "4.tries").read_text().splitlines()) in (2, 3)
 
 

@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -65,13 +67,14 @@ def test_triplets_from_a_cluster_are_those_of_this_process(tmp_path, synthesizer
     assert tercet.verify(tmp_path / "there").is_whole
 
 
-def test_lists_are_embedded_by_a_cluster_as_here(tmp_path, tiny, settings):
-    texts = [f"text number {i}" for i in range(9_000)]
+def test_lists_are_embedded_by_a_cluster_as_here(tmp_path, tiny, settings, monkeypatch):
+    monkeypatch.setattr("tercet.encoder.encoder._CHUNK_TEXTS", 500)
+    texts = [f"text number {i}" for i in range(1_800)]
     with spread_encoder(tiny(), settings) as spread:
         embedded = tiny().embed(texts)
         assert np.array_equal(spread.embed(texts), embedded)
-        with pytest.raises(TextError, match="text 8500"):
-            spread.embed([*texts[:8500], "many words " * 90], on_truncate="error")
+        with pytest.raises(TextError, match="text 1700"):
+            spread.embed([*texts[:1700], "many words " * 90], on_truncate="error")
         store = RememberedVectors(tmp_path / "vectors", spread, precision="exact")
         keys = store.add(lambda: texts, label="teacher")
         np.testing.assert_allclose(store(keys), embedded, atol=1e-3)
@@ -84,11 +87,11 @@ def test_lists_are_embedded_by_a_cluster_as_here(tmp_path, tiny, settings):
         tercet.evaluate(tiny(), tasks="speed", engine=settings)
 
 
-def test_a_poison_text_is_named_by_file_and_row_and_the_rest_is_done(tmp_path, tokenizers, settings, monkeypatch):
+def test_a_poison_text_is_named_by_file_and_row_and_the_rest_is_done(tmp_path, tokenizers, one_worker, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.txt").write_text("".join(f"text {i}\n" if i != 13 else "poison\n" for i in range(24)))
     encoder = Brittle.load("random:t5-tiny", tokenizer=tokenizers["t5"], device="cpu")
-    engine = settings.model_copy(update={"tries": 1})
+    engine = one_worker.model_copy(update={"tries": 1})
     with pytest.raises(InputError, match=r"1 of 4 shards cannot be made, .*in\.txt: row 14 ends every worker"):
         tercet.embed("in.txt", out="vectors/", model=encoder, shard_texts=6, engine=engine)
     assert sorted(path.name for path in (tmp_path / "vectors").glob("*.parquet")) == [
@@ -99,21 +102,21 @@ def test_a_poison_text_is_named_by_file_and_row_and_the_rest_is_done(tmp_path, t
     assert not (tmp_path / "vectors" / ".tercet" / "SHA256SUMS").exists()
 
 
-def test_texts_that_are_too_long_are_named_and_the_rest_is_done(tmp_path, tiny, settings, monkeypatch):
+def test_texts_that_are_too_long_are_named_and_the_rest_is_done(tmp_path, tiny, one_worker, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = ["many words " * 90 if i in (4, 9) else f"text {i}" for i in range(12)]
     (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
     with pytest.raises(InputError, match=r"2 of 3 shards cannot be made") as raised:
-        tercet.embed("in.txt", out="vectors/", model=tiny(), shard_texts=4, on_truncate="error", engine=settings)
+        tercet.embed("in.txt", out="vectors/", model=tiny(), shard_texts=4, on_truncate="error", engine=one_worker)
     assert all(f"in.txt: row {row} " in str(raised.value) for row in (5, 10))
     assert [path.name for path in (tmp_path / "vectors").glob("*.parquet")] == ["000000.parquet"]
 
 
-def test_a_broken_row_is_named_before_anything_is_written(tmp_path, tiny, settings, monkeypatch):
+def test_a_broken_row_is_named_before_anything_is_written(tmp_path, tiny, one_worker, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": 3}\n')
     with pytest.raises(InputError, match=r"in\.jsonl:2: "):
-        tercet.embed("in.jsonl", out="vectors/", model=tiny(), engine=settings)
+        tercet.embed("in.jsonl", out="vectors/", model=tiny(), engine=one_worker)
     assert not (tmp_path / "vectors").exists()
 
 
@@ -128,19 +131,39 @@ def test_a_single_file_is_not_written_by_several(tmp_path):
         tercet.embed(["a"], out=tmp_path / "vectors", engine={"workers": 0})
 
 
-def test_the_command_starts_ray_and_shows_no_token(world, tmp_path):
-    token = "hf_VerySecretToken"
+def test_the_command_stops_on_ctrl_c_goes_on_and_shows_no_token(tmp_path):
+    token, out = "hf_VerySecretToken", tmp_path / "there"
+    (tmp_path / "in.txt").write_text("".join(f"a text of some words, number {i}\n" for i in range(1500)))
+    command = [sys.executable, "-m", "tercet", "embed", "in.txt", "--shard-texts", "50", "--out", "there/"]
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="r-") as logs:  # names of sockets have to be short
         environment = {**os.environ, "HF_TOKEN": token, "RAY_TMPDIR": logs, "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, "-m", "tercet", "embed", "a.jsonl", "--shard-texts", "5", "--out", "there/"]
-        ended = subprocess.run(
-            [*command, "--workers", "1"], env=environment, capture_output=True, text=True, timeout=200, cwd=tmp_path
-        )
-        assert ended.returncode == 0, ended.stderr
+
+        def start():
+            return subprocess.Popen(
+                [*command, "--workers", "1"],
+                env=environment,
+                cwd=tmp_path,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+
+        with start() as stopped:
+            while stopped.poll() is None and len([*out.glob("*.parquet")]) < 2:
+                time.sleep(0.02)
+            os.killpg(stopped.pid, signal.SIGINT)  # as a terminal does: to all processes of the command
+            said = stopped.communicate(timeout=60)[1]
+        assert stopped.returncode == 130, said
+        assert "Traceback" not in said
+        num_done = len([*out.glob("*.parquet")])
+        assert 2 <= num_done < 30
+        with start() as again:
+            said = again.communicate(timeout=200)[1]
+        assert again.returncode == 0, said
         written = [file for file in Path(logs).rglob("*.*") if file.is_file()]
         assert any(file.name.startswith("raylet") for file in written)
         assert not [file for file in written if token.encode() in file.read_bytes()]
-    assert "4 shards, 0 retries" in ended.stderr
-    assert token not in ended.stdout + ended.stderr
-    tercet.embed("a.jsonl", out="here/", shard_texts=5)
-    assert digests(tmp_path / "there") == digests(tmp_path / "here")
+    assert "30 shards, 0 retries" in said
+    assert token not in said
+    tercet.embed(tmp_path / "in.txt", out=tmp_path / "here", shard_texts=50)
+    assert digests(out) == digests(tmp_path / "here")

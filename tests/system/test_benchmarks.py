@@ -1,6 +1,7 @@
 """Benchmarks run and write what they promise; what they measure is not judged here."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,20 @@ def test_the_mining_benchmark_compares_results_and_writes_ratios(monkeypatch, ca
     assert set(ratios) == {"600/paraphrases", "600/negatives", "600/communities"}
     assert all(0 < spread["min"] <= spread["median"] <= spread["max"] for spread in ratios.values())
     assert "times as fast" in capsys.readouterr().out
+
+
+def test_the_benchmark_of_scale_counts_what_the_driver_gives_out(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("ray")
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import scale
+
+    (found,) = scale.surveys(tmp_path, [9_000])
+    assert found["lines"] == 9_000
+    own = scale.cpu_seconds(os.getpid())
+    assert 0 < own <= sum(os.times()[:4]) + 1
+    options = ["--only", "driver", "--descriptors", "300", "--json", tmp_path / "a.json"]
+    ended = subprocess.run([sys.executable, BENCHMARKS / "scale.py", *options], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads((tmp_path / "a.json").read_text())["driver"]
+    assert result["shards"] == 200
+    assert result["peak_rss_gb"] > 0

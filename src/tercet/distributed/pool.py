@@ -24,6 +24,9 @@ _LEAST_TIMEOUT_S, _TIMES_SLOWEST = 300.0, 10.0
 _FIRST_TIMEOUT_S = 3600.0
 """How long anything may take while nobody knows how long it should."""
 
+_START_S = 600.0
+"""How long a worker may take to get its model ready, however short tasks are."""
+
 _ROOM_S = 30.0
 """How long nobody may have found room before a warning says so."""
 
@@ -352,10 +355,11 @@ class Pool:
         limit_s = self._settings.timeout_s or usual_s
         for hand in [*self._hands]:
             is_waiting = hand.starting is not None and hand.place is None  # for room on the cluster
-            if hand.refs and not is_waiting and now_s - hand.since_s > limit_s:
+            silent_s, allowed_s = now_s - hand.since_s, limit_s if hand.is_ready else max(limit_s, _START_S)
+            if hand.refs and not is_waiting and silent_s > allowed_s:
                 where = hand.place.host if hand.place else "somewhere"
-                logger.warning("a worker on %s said nothing for %.0f s; its work goes to others", where, limit_s)
-                self._lose(hand, f"it said nothing for {limit_s:.0f} s")
+                logger.warning("a worker on %s said nothing for %.0f s; its work goes to others", where, silent_s)
+                self._lose(hand, f"it said nothing for {silent_s:.0f} s")
 
     def _remove(self, hand: _Hand) -> None:
         """End a worker, and keep what it was given for others."""
