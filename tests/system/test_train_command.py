@@ -145,15 +145,17 @@ def test_what_is_done_is_skipped_and_what_has_changed_runs_again(tercet, write, 
     assert again == first
     assert "a: done before" in said
     assert train("--set", "stages.b.log_every=7")[0] == first
-    second, said = train("--set", "stages.b.temperature=0.1")
+    refused = tercet("train", recipe, "--run", "run", "--set", "stages.b.temperature=0.1")
+    assert refused.returncode == 2 and "take --force" in refused.stderr
+    second, said = train("--force", "--set", "stages.b.temperature=0.1")
     assert (second[0] == first[0], second[1] == first[1]) == (True, False)
     assert "02-b: its settings or inputs have changed, so it starts again" in said
-    third, _ = train("--set", "stages.b.temperature=0.1", "--set", "stages.a.temperature=0.1")
+    third, _ = train("--force", "--set", "stages.b.temperature=0.1", "--set", "stages.a.temperature=0.1")
     assert third[0] != second[0]
     assert third[1] != second[1], "a stage runs again where what it starts from has changed"
     with (data / "triplets.tsv").open("a") as stream:
         stream.write("a\tb\tc\n")
-    fourth, _ = train("--set", "stages.b.temperature=0.1", "--set", "stages.a.temperature=0.1")
+    fourth, _ = train("--force", "--set", "stages.b.temperature=0.1", "--set", "stages.a.temperature=0.1")
     assert fourth[0] != third[0], "a stage runs again where its rows have changed"
 
 

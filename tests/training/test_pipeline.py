@@ -283,5 +283,6 @@ def test_rows_of_the_hub_without_a_commit_are_asked_for_again():
 
 def test_a_large_source_has_a_bar_while_it_is_read(run, capsys, monkeypatch):
     monkeypatch.setattr(sources, "_LARGE", 10)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
     run(progress=True)
     assert "reading" in capsys.readouterr().err
