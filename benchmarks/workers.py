@@ -30,10 +30,10 @@ class Worker:
         python: The interpreter.
         script: A file that calls `serve`.
         arguments: What the script is called with.
+        num_threads: How many threads it computes in.
     """
 
-    def __init__(self, python: Path, script: Path, *arguments: str | Path) -> None:
-        threads = {name: str(THREADS) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")}
+    def __init__(self, python: Path, script: Path, *arguments: str | Path, num_threads: int = THREADS) -> None:
         quiet = {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "PYTHONWARNINGS": "ignore"}
         self.process = subprocess.Popen(
             [python, script, *arguments],
@@ -41,7 +41,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=os.environ | threads | quiet,
+            env=os.environ | limited_to(num_threads) | quiet,
         )
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
@@ -69,6 +69,11 @@ class Worker:
             pass
         self.process.stdout.close()
         self.process.wait()
+
+
+def limited_to(num_threads: int) -> dict[str, str]:
+    """Return the environment in which libraries compute in so many threads."""
+    return {name: str(num_threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")}
 
 
 def serve(commands: Mapping[str, Callable[..., dict[str, Any]]]) -> None:

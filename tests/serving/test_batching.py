@@ -156,6 +156,20 @@ def test_a_failed_batch_fails_the_request_that_it_fails_for_alone(start, caplog)
     assert ask(batcher, (4, 1)).result(10).tolist() == [[4, 1]]
 
 
+def test_room_is_free_before_an_answer_is_out(start):
+    model = Model()
+    batcher, _ = start(model)
+    hold(batcher, model)
+    seen = []
+    for rows in ((1, 2), (3, 4)), ((666, 1),):
+        result = ask(batcher, *rows)
+        result.add_done_callback(lambda _: seen.append((batcher.num_texts, batcher.num_tokens)))
+        model.go.set()
+        wait_until(result.done)
+    wait_until(lambda: len(seen) == 2)
+    assert seen == [(0, 0), (0, 0)]
+
+
 def test_a_forward_that_fails_does_not_count_as_one(start, caplog):
     batcher, _ = start(Model())
     with pytest.raises(Refusal):
@@ -169,7 +183,7 @@ def test_a_forward_that_fails_does_not_count_as_one(start, caplog):
 def test_what_can_never_fit_is_told_so_and_what_cannot_now_when_to_come_again(start):
     model = Model()
     batcher, _ = start(model, max_queue=10, max_queue_tokens=100)
-    with pytest.raises(Refusal, match="has 11 texts, and the server takes 10 at most") as refused:
+    with pytest.raises(Refusal, match="has 11 texts, and the server takes at most 10") as refused:
         batcher.reserve(11)
     assert refused.value.status == 413
     hold(batcher, model)
@@ -181,7 +195,7 @@ def test_what_can_never_fit_is_told_so_and_what_cannot_now_when_to_come_again(st
         batcher.release(1)
         assert refused.value.status == status
     batcher.reserve(1)
-    with pytest.raises(Refusal, match="91 tokens are waiting, and the limit is 100") as refused:
+    with pytest.raises(Refusal, match="The queue has 91 tokens and takes at most 100") as refused:
         batcher.submit([[1] * 10])
     batcher.release(1)
     assert 1 <= int(refused.value.headers["retry-after"]) <= 60

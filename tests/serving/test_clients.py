@@ -65,7 +65,7 @@ def test_the_async_openai_client_gets_the_same(keyed, encoder):
 def test_the_openai_client_knows_each_error(openai, keyed):
     import openai as library
 
-    with pytest.raises(library.NotFoundError, match="there is none of the name") as error:
+    with pytest.raises(library.NotFoundError, match="is not served") as error:
         openai.embeddings.create(model="text-embedding-3-small", input="a")
     assert (error.value.code, error.value.param) == ("model_not_found", "model")
     with pytest.raises(library.BadRequestError, match="token ids"):

@@ -90,17 +90,17 @@ def test_token_ids_are_refused_with_the_setting_to_change(client, ids):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"input": []}, "input: List should have at least 1 item"),
-        ({"input": ["a"] * 2049}, "input: List should have at most 2048 items"),
-        ({"input": 5}, "input: Input should be a valid string"),
-        ({"input": None}, "input: Input should be a valid string"),
-        ({"input": [["a"]]}, "input.0: Input should be a valid string"),
-        ({"input": ["a", 1]}, "input.1: Input should be a valid string"),
-        ({}, "input: Field required"),
+        ({"input": []}, "input: is empty"),
+        ({"input": ["a"] * 2049}, "input: has 2,049 items, and at most 2,048 are allowed"),
+        ({"input": 5}, "input: should be a valid string"),
+        ({"input": None}, "input: should be a valid string"),
+        ({"input": [["a"]]}, "input.0: should be a valid string"),
+        ({"input": ["a", 1]}, "input.1: should be a valid string"),
+        ({}, "input: is missing"),
         ([], "the body: "),
-        ({"input": "a", "input_type": "query"}, "input_type: there is no such field"),
-        ({"input": "a", "encoding_format": "int8"}, "encoding_format: Input should be 'float' or 'base64'"),
-        ({"input": "a", "dimensions": "5"}, "dimensions: Input should be a valid integer"),
+        ({"input": "a", "input_type": "query"}, "input_type: is not a field of this request"),
+        ({"input": "a", "encoding_format": "int8"}, "encoding_format: should be 'float' or 'base64'"),
+        ({"input": "a", "dimensions": "5"}, "dimensions: should be a valid integer"),
     ],
 )
 def test_a_request_that_is_wrong_is_told_which_field(client, body, said):
@@ -122,7 +122,7 @@ def test_a_model_that_is_not_served_is_never_looked_for(client, tmp_path):
         answer = client.post("/v1/embeddings", json={"input": "a", "model": name})
         assert answer.status_code == 404
         assert error_of(answer)["code"] == "model_not_found"
-        assert error_of(answer)["message"].endswith("Served: tiny.")
+        assert error_of(answer)["message"].endswith("Use one of: tiny.")
 
 
 def test_models_are_listed_with_their_width_and_length(encoder):
@@ -248,3 +248,17 @@ def test_metrics_count_requests_texts_tokens_and_batches(client):
         'tercet_request_seconds_count{path="/v1/embeddings"} 2.0',
     ):
         assert line in counted.splitlines()
+
+
+def test_batches_have_few_different_sizes_and_vectors_of_their_texts_alone(client, encoder, monkeypatch):
+    sizes, embed_ids = [], encoder.embed_ids
+    monkeypatch.setattr(
+        encoder, "embed_ids", lambda rows, **more: sizes.append(sum(map(len, rows))) or embed_ids(rows, **more)
+    )
+    for num in range(1, 30):
+        texts = TEXTS[:1] * num + ["A longer text, so that lengths differ."]
+        answer = client.post("/v1/embeddings", json={"input": texts}).json()
+        found = [each["embedding"] for each in answer["data"]]
+        np.testing.assert_allclose(found, encoder.embed(texts), atol=1e-5)
+    assert max(sizes) > 200
+    assert all(size <= 64 or size % 32 == 0 for size in sizes)

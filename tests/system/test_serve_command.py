@@ -59,7 +59,7 @@ def test_a_server_that_is_told_to_stop_answers_what_is_under_way(start, port):
     assert answered[0].status_code == 200
     assert len(answered[0].json()["data"]) == 2000
     assert done.returncode == 0
-    assert done.stderr.startswith(f"serving tiny (256 numbers) at http://127.0.0.1:{port}")
+    assert done.stderr.startswith(f"Serving tiny (256 dimensions) at http://127.0.0.1:{port}")
     last = json.loads(done.stdout.splitlines()[-1])
     assert (last["path"], last["status"], last["num_texts"]) == ("/v1/embeddings", 200, 2000)
 

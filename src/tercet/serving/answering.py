@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from tercet.serving.endpoints import Endpoint, Serving
+from tercet.serving.endpoints import Answer, Endpoint, Serving
 from tercet.serving.limits import Limits
 from tercet.serving.refusals import Refusal, overloaded, token_ids, unavailable
 from tercet.serving.shapes import TokenIdsError
@@ -42,7 +42,7 @@ class Bodies:
             async with asyncio.timeout(self._limits.client_timeout_s):
                 return await self._read(request)
         except TimeoutError:
-            message = f"the body did not arrive within {self._limits.client_timeout_s:g} s. Send it faster."
+            message = f"The body did not arrive within {self._limits.client_timeout_s:g} s. Send it faster."
             raise Refusal(408, message, code="timeout", headers={"connection": "close"}) from None
 
     def release(self, num_bytes: int) -> None:
@@ -63,13 +63,13 @@ class Bodies:
                         break
                     continue
                 if self.num_bytes + len(chunk) > _BODIES * limit:
-                    raise overloaded("too many large requests are under way", 1)
+                    raise overloaded("The server is reading too many large requests", 1)
                 chunks.append(chunk)
                 self.num_bytes += len(chunk)
             if num_bytes > limit:
                 raise Refusal(
                     413,
-                    f"the body has more than {limit:,} bytes. Send fewer texts per request.",
+                    f"The body has more than {limit:,} bytes. Send fewer texts per request.",
                     code="too_large",
                     headers={"connection": "close"},
                 )
@@ -97,12 +97,19 @@ def make_route(endpoint: Endpoint, serving: Serving, bodies: Bodies) -> Callable
             answer = await _while_there(request, work, serving.limits.timeout_s)
         finally:
             bodies.release(num_bytes)
-        request.state.note = {"model": answer.model, **answer.stats.to_dict()} if answer.model else {}
+        request.state.note = _note(answer)
         headers = {"x-truncated-texts": str(answer.stats.num_truncated)} if answer.model else None
         content = orjson.dumps(answer.content, option=orjson.OPT_SERIALIZE_NUMPY)
         return Response(content, answer.status, headers, media_type="application/json")
 
     return route
+
+
+def _note(answer: Answer) -> dict[str, Any]:
+    """Return what the log says of an answer: never a text."""
+    stats = answer.stats
+    counts = {"num_texts": stats.num_texts, "num_tokens": stats.num_tokens, "num_truncated": stats.num_truncated}
+    return {"model": answer.model, **counts} if answer.model else {}
 
 
 async def _while_there(request: Request, work: Awaitable[Any], timeout_s: float) -> Any:
@@ -115,7 +122,7 @@ async def _while_there(request: Request, work: Awaitable[Any], timeout_s: float)
             return working.result()
         if going.done():
             raise ClientDisconnect
-        raise unavailable(f"the vectors were not computed within {timeout_s:g} s.", code="timeout", retry_after_s=10)
+        raise unavailable(f"The vectors were not computed within {timeout_s:g} s.", code="timeout", retry_after_s=10)
     finally:
         working.cancel()
         going.cancel()
@@ -130,7 +137,7 @@ async def _gone(request: Request) -> None:
 def _check_type(request: Request) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":  # which a web page elsewhere cannot send without asking first
-        message = "the body is not declared as JSON. Send the header Content-Type: application/json."
+        message = "The body is not declared as JSON. Send the header Content-Type: application/json."
         raise Refusal(415, message, code="unsupported_media_type")
 
 
@@ -138,7 +145,7 @@ def _parse(body: bytes, adapter: TypeAdapter[Any]) -> Any:
     try:
         content = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise Refusal(400, f"the body is no JSON ({error}). Send a JSON object.", code="invalid_json") from None
+        raise Refusal(400, f"The body is not valid JSON ({error}). Send a JSON object.", code="invalid_json") from None
     try:
         return adapter.validate_python(content)
     except ValidationError as error:
@@ -160,5 +167,17 @@ def _invalid(error: ValidationError, content: Any) -> Refusal:
         return token_ids(param)
     where = ".".join(path) or "the body"
     fix = "Leave it out." if first["type"] == "extra_forbidden" else "See /docs."
-    problem = "there is no such field" if first["type"] == "extra_forbidden" else first["msg"]
-    return Refusal(400, f"{where[:200]}: {problem}. {fix}", code="invalid_request", param=param and param[:100])
+    return Refusal(400, f"{where[:200]}: {_problem(first)}. {fix}", code="invalid_request", param=param and param[:100])
+
+
+def _problem(error: Any) -> str:
+    """Return what pydantic found, in words for those who do not know it."""
+    known = {
+        "missing": "is missing",
+        "extra_forbidden": "is not a field of this request",
+        "too_short": "is empty",
+        "too_long": "has {actual_length:,} items, and at most {max_length:,} are allowed",
+    }
+    if error["type"] in known:
+        return known[error["type"]].format(**error.get("ctx", {}))
+    return str(error["msg"]).removeprefix("Input ")

@@ -81,7 +81,8 @@ class Batcher:
         limits: Limits,
         watch: Callable[[Computed], None],
     ) -> None:
-        self._embed, self._width, self._padded, self._limits, self._watch = embed, width, padded, limits, watch
+        self._name = name
+        self._embed, self._width, self.padded, self._limits, self._watch = embed, width, padded, limits, watch
         self._heap: list[tuple[float, int, Job]] = []  # by when each would be done if it had the thread for itself
         self._numbers = count()
         self._changed = threading.Condition()
@@ -152,11 +153,11 @@ class Batcher:
 
     def _check_room(self, num: int, num_waiting: int, limit: int, what: str) -> None:
         if num > limit:
-            message = f"input: has {num:,} {what}, and the server takes {limit:,} at most. Send several requests."
+            message = f"input: has {num:,} {what}, and the server takes at most {limit:,}. Send several requests."
             raise Refusal(413, message, code="too_large", param="input")
         if num_waiting + num > limit:
             wait_s = math.ceil(min(60, max(1, self.num_tokens / self._tokens_per_s)))
-            raise overloaded(f"{num_waiting:,} {what} are waiting, and the limit is {limit:,}", wait_s)
+            raise overloaded(f"The queue has {num_waiting:,} {what} and takes at most {limit:,}", wait_s)
 
     def _drop(self, job: Job) -> None:
         with self._changed:
@@ -169,14 +170,17 @@ class Batcher:
         self.num_texts -= len(places)
         self.num_tokens -= sum(len(job.rows[place]) for place in places)
 
+    def _make_room(self, batch: Batch) -> None:
+        """Count a batch no longer: before it is answered, so that whoever has an answer may ask again."""
+        with self._changed:
+            for job, places in batch:
+                self._forget(job, places)
+
     def _run(self) -> None:
         batch: Batch | None = None
         try:
             while batch := self._next_batch():
                 self._compute(batch)
-                with self._changed:
-                    for job, places in batch:
-                        self._forget(job, places)
                 batch = None  # so that vectors do not stay until the next request
         finally:
             with self._changed:
@@ -204,7 +208,7 @@ class Batcher:
             while job.waiting:
                 length = len(job.rows[job.waiting[-1]])
                 longest = max(longest, length)
-                cost = (num + 1) * longest if self._padded else total + length
+                cost = (num + 1) * longest if self.padded else total + length
                 if num and cost > self._limits.max_batch_tokens:
                     break
                 places.append(job.waiting.pop())
@@ -220,20 +224,26 @@ class Batcher:
         start = time.monotonic()
         try:
             self._embed_into(batch)
-        except Exception:
-            if len(batch) == 1:
+        except Exception as error:  # whatever it is fails the requests of this batch alone; the thread goes on
+            if len(batch) > 1:
+                logger.warning("%s: a batch of %d requests failed (%r); trying each", self._name, len(batch), error)
+                self._compute_each(batch)
+            else:
                 self._end(batch)
-            for part in batch if len(batch) > 1 else []:  # one bad request must not fail the others
-                try:
-                    self._embed_into([part])
-                except Exception:
-                    self._end([part])
         seconds = time.monotonic() - start
         num_tokens = sum(len(job.rows[place]) for job, places in batch for place in places)
         self._tokens_per_s += 0.2 * (num_tokens / max(seconds, 1e-6) - self._tokens_per_s)
         self._started = None
         waited_s = tuple(start - job.arrived for job, _ in batch)
         self._watch(Computed(sum(len(places) for _, places in batch), num_tokens, seconds, waited_s))
+
+    def _compute_each(self, batch: Batch) -> None:
+        """Compute the requests of a failed batch one by one: a bad one must not fail the others."""
+        for part in batch:
+            try:
+                self._embed_into([part])
+            except Exception:  # as in `_compute`
+                self._end([part])
 
     def _embed_into(self, batch: Batch) -> None:
         places = [(job, place) for job, chosen in batch for place in chosen]
@@ -242,6 +252,7 @@ class Batcher:
         self.last_forward = time.monotonic()
         for (job, place), vector in zip(places, vectors, strict=True):
             job.vectors[place] = vector
+        self._make_room(batch)
         for job, chosen in batch:
             job.num_left -= len(chosen)
             if not job.num_left:
@@ -249,7 +260,8 @@ class Batcher:
 
     def _end(self, batch: Batch) -> None:
         """Fail the requests of a batch for the error that is being handled."""
-        logger.exception("a batch failed")
+        logger.exception("%s: %d texts could not be computed", self._name, sum(len(places) for _, places in batch))
+        self._make_room(batch)
         for job, _ in batch:
             self._drop(job)
             _fail(job, Refusal(500, "The model could not compute these texts.", code="model_error"))

@@ -38,7 +38,7 @@ class Serving:
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
-            message = f"model: there is none of the name {name[:100]!r}. Served: {', '.join(self.models)}."
+            message = f"model: {name[:100]!r} is not served. Use one of: {', '.join(self.models)}."
             raise Refusal(404, message, code="model_not_found", param="model")
         return self.models[name]
 
@@ -126,7 +126,7 @@ async def rerank(
 
 
 async def tokenize(serving: Serving, request: shapes.TokenizeRequest, _id: str) -> Answer:
-    """The tokens that the model reads of texts."""
+    """The tokens that the model reads."""
     served = serving.model(request.model)
     texts = [request.inputs] if isinstance(request.inputs, str) else request.inputs
     rows, truncated = await served.tokenize(texts)
@@ -143,7 +143,7 @@ async def tokenize(serving: Serving, request: shapes.TokenizeRequest, _id: str) 
 
 
 async def models(serving: Serving, _request: None, _id: str) -> Answer:
-    """The models that are served."""
+    """All models of this server."""
     return Answer({"object": "list", "data": [_describe(serving, served) for served in serving.models.values()]})
 
 
@@ -231,7 +231,7 @@ _COMPUTING = (400, 404, 408, 413, 415, 429, 503)
 ENDPOINTS = (
     Endpoint(
         ("/v1/embeddings",),
-        "Vectors of one text or many, as OpenAI has it.",
+        "The vectors of one or more texts, in OpenAI's format.",
         embeddings,
         shapes.Embeddings,
         shapes.EmbeddingsRequest,
@@ -239,7 +239,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         ("/similarity",),
-        "Cosines of a text with others, as text-embeddings-inference has it.",
+        "The cosine similarity of one text with others, in the format of text-embeddings-inference.",
         similarity,
         list[float],
         shapes.SimilarityRequest,
@@ -247,8 +247,9 @@ ENDPOINTS = (
     ),
     Endpoint(
         ("/rerank", "/v1/rerank", "/v2/rerank"),
-        "Texts by their cosine with a query, best first: as text-embeddings-inference has it with `texts`, as Cohere "
-        "has it with `documents`. The scores are cosines of a bi-encoder, not a cross-encoder's.",
+        "Texts ranked by their similarity to a query, best first. With `texts`, request and answer have the format of "
+        "text-embeddings-inference; with `documents`, Cohere's. Scores are cosines of a bi-encoder: fast, and less "
+        "exact than a cross-encoder's.",
         rerank,
         list[shapes.RankedText] | shapes.RankedDocuments,
         shapes.TextsRerankRequest | shapes.DocumentsRerankRequest,
@@ -256,17 +257,17 @@ ENDPOINTS = (
     ),
     Endpoint(
         ("/tokenize",),
-        "The tokens that the model reads of texts.",
+        "The tokens that the model reads.",
         tokenize,
         list[list[shapes.Token]],
         shapes.TokenizeRequest,
         codes=_COMPUTING,
     ),
-    Endpoint(("/v1/models",), "The models that are served.", models, shapes.Models),
+    Endpoint(("/v1/models",), "All models of this server.", models, shapes.Models),
     Endpoint(("/v1/models/{model}",), "One model.", one_model, shapes.Model, codes=(404,)),
     Endpoint(
         ("/health",),
-        "Whether the server is alive: its inference threads live and do not hang.",
+        "Whether the server is alive: every inference thread runs and none hangs.",
         health,
         shapes.Status,
         is_open=True,
@@ -274,7 +275,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         ("/ready",),
-        "Whether each model has made a forward pass within the last seconds, or makes one now.",
+        "Whether each model has computed a vector within the last seconds, or can do so now.",
         ready,
         shapes.Status,
         is_open=True,

@@ -72,7 +72,7 @@ class Watch:
         except Exception:
             logger.exception("request %s failed", request_id)
             if status == 499:
-                failed = Refusal(500, "the server failed. Its log has the request id.", code="internal_error")
+                failed = Refusal(500, "The server failed. Its log names this request by its id.", code="internal_error")
                 await respond(failed)(scope, receive, watched)
         finally:
             self._num_requests -= 1
@@ -80,7 +80,7 @@ class Watch:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._num_requests > self._max_requests:
-            refusal = overloaded(f"{self._max_requests} requests are under way, which is the limit", 1)
+            refusal = overloaded(f"The server is answering {self._max_requests} requests, which is its limit", 1)
             return await respond(refusal)(scope, receive, send)
         return await self._app(scope, receive, send)
 
@@ -127,7 +127,7 @@ class Keys:
     def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         host = re.sub(r":\d+$", "", headers.get("host", "localhost").lower())
         if self._local and host not in _LOOPBACK:
-            message = "host: this server is for its own machine. Ask for localhost, or start it with --host and a key."
+            message = "host: this server is for localhost only. Use that name, or restart it with --host and a key."
             return Refusal(421, message, code="wrong_host")
         if not self._keys or scope["path"] in self._open_paths:
             return None
@@ -136,7 +136,7 @@ class Keys:
         given = _digest(key.strip().encode("latin-1"))
         if sum(hmac.compare_digest(given, each) for each in self._keys) and kind.lower() == "bearer":
             return None
-        message = "the API key is missing or wrong. Send the header Authorization: Bearer KEY."
+        message = "The API key is missing or wrong. Send the header Authorization: Bearer KEY."
         return Refusal(401, message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
 
 
@@ -174,6 +174,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     """Answer where Starlette refused: there is no such path, or it does not take this method."""
     if not isinstance(error, HTTPException):
         raise error
-    wrong = "there is no such address" if error.status_code == 404 else error.detail
     headers = dict(error.headers or {})
-    return respond(Refusal(error.status_code, f"{request.method}: {wrong}. See /docs.", code=None, headers=headers))
+    wrong = {404: "there is no such address", 405: f"this address takes {headers.get('Allow')} only"}
+    message = f"{request.method}: {wrong.get(error.status_code, error.detail)}. See /docs."
+    return respond(Refusal(error.status_code, message, headers=headers))

@@ -29,11 +29,12 @@ def main_page() -> Page:
 
 def docs_page(document: Mapping[str, Any]) -> Page:
     """Return the OpenAPI document as a page to read."""
-    parts = [
-        _operation(method, path, operation, document)
-        for path, methods in document["paths"].items()
-        for method, operation in methods.items()
-    ]
+    same: dict[str, list[tuple[str, str, Mapping[str, Any]]]] = {}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            what = json.dumps({key: value for key, value in operation.items() if key != "operationId"})
+            same.setdefault(what, []).append((method, path, operation))
+    parts = [_operation(each, document) for each in same.values()]
     text = _read("docs.html").replace("/* style */", _read("style.css"))
     return _html(text.replace("<!-- operations -->", "\n".join(parts)))
 
@@ -59,19 +60,22 @@ def _html(text: str) -> Page:
     return Page(text.encode(), "text/html", {"content-security-policy": policy})
 
 
-def _operation(method: str, path: str, operation: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+def _operation(same: list[tuple[str, str, Mapping[str, Any]]], document: Mapping[str, Any]) -> str:
+    """Return what one function answers, at one or several addresses."""
+    (method, path, operation), *others = same
     needs_key = '<span class="key">needs the API key</span>' if operation.get("security") else ""
     parts = [f'<section aria-labelledby="{_anchor(method, path)}">']
     parts.append(
         f'<h2 id="{_anchor(method, path)}"><b>{method.upper()}</b> <code>{escape(path)}</code> {needs_key}</h2>'
     )
-    parts.append(f"<p>{_prose(operation['summary'])}</p>")
+    also = f" Also at {', '.join(f'<code>{escape(path)}</code>' for _, path, _ in others)}." if others else ""
+    parts.append(f"<p>{_prose(operation['summary'])}{also}</p>")
     body = operation.get("requestBody")
     if body:
         for schema in _schemas(body["content"]["application/json"]["schema"], document):
             parts.append(_fields(schema, document))
-    codes = ", ".join(f"{code} {escape(answer['description'])}" for code, answer in operation["responses"].items())
-    parts.append(f"<p><small>Answers: {codes}</small></p></section>")
+    codes = ", ".join(f"{code} {escape(each['description'])}" for code, each in sorted(operation["responses"].items()))
+    parts.append(f"<p><small>Status: {codes}</small></p></section>")
     return "\n".join(parts)
 
 
@@ -92,7 +96,7 @@ def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> str:
     for name, each in schema.get("properties", {}).items():
         inner = _resolve(each, document)
         default = each.get("default")
-        more = "required" if name in required else "" if default is None else f"default {json.dumps(default)}"
+        more = ", required" if name in required else "" if default is None else f", default {json.dumps(default)}"
         if "properties" in inner:
             what = ", ".join(
                 f"<code>{escape(key)}</code> ({_kind(value)})" for key, value in inner["properties"].items()
@@ -100,14 +104,8 @@ def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> str:
         else:
             what = _kind(each)
         text = _prose(each.get("description", ""))
-        rows.append(
-            f'<tr><th scope="row"><code>{escape(name)}</code></th><td>{what}</td><td>{escape(more)}</td>'
-            f"<td>{text}</td></tr>"
-        )
-    head = "<tr><th scope='col'>field</th><th scope='col'>what</th><th scope='col'></th><th scope='col'></th></tr>"
-    caption = f"<caption>{_prose(schema.get('description', ''))}</caption>"
-    table = f"<table>{caption}<thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
-    return f'<div class="box" tabindex="0">{table}</div>'
+        rows.append(f"<dt><code>{escape(name)}</code> <small>{what}{escape(more)}</small></dt><dd>{text}</dd>")
+    return f"<p><small>{_prose(schema.get('description', ''))}</small></p><dl>{''.join(rows)}</dl>"
 
 
 def _kind(schema: Mapping[str, Any]) -> str:

@@ -39,9 +39,9 @@ _KINDS = {401: "authentication_error", 429: "rate_limit_error"}
 def token_ids(param: str) -> Refusal:
     """Return the answer to a request with token ids in place of texts."""
     message = (
-        f"{param}: token ids are of another vocabulary than this model's, and their vectors would be silently wrong. "
-        "Send texts: in langchain-openai set check_embedding_ctx_length=False; in other clients turn off what "
-        "tokenises texts before they are sent."
+        f"{param}: has token ids. They come from another model's vocabulary, so vectors would be silently wrong. "
+        "Send texts: in langchain-openai, set check_embedding_ctx_length=False; in other clients, turn off "
+        "tokenisation before sending."
     )
     return Refusal(400, message, code="token_ids", param=param)
 

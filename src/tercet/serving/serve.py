@@ -181,8 +181,9 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 def _greeting(encoders: Mapping[str, Encoder], host: str, port: int) -> str:
     shown = f"[{host}]" if ":" in host else host
-    names = ", ".join(f"{name} ({encoder.dim} numbers)" for name, encoder in encoders.items())
-    return f"serving {names} at http://{shown}:{port} - a page at /, the API at /docs\n"
+    names = ", ".join(f"{name} ({encoder.dim} dimensions)" for name, encoder in encoders.items())
+    address = f"http://{shown}:{port}"
+    return f"Serving {names} at {address}\nAPI: {address}/docs. Stop with Ctrl-C.\n"
 
 
 @contextlib.contextmanager

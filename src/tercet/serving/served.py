@@ -8,12 +8,22 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from tercet.encoder.encoder import Encoder
-from tercet.encoder.model.arrays import unit
+from tercet.encoder.model.arrays import Vectors, unit
 from tercet.encoder.model.settings import Embedded
 from tercet.serving.batching import Batcher, Computed, Rows
 from tercet.serving.limits import Limits
 from tercet.serving.refusals import Refusal
 from tercet.storage.choices import OnTruncate
+
+_FREE_TOKENS, _STEP_TOKENS = 64, 32
+"""Batches of more tokens are filled up to a multiple of the step.
+
+oneDNN keeps memory for every number of rows that it ever multiplied: 0.8 GB after 800 batches of different sizes.
+"""
+
+
+def _missing(num_tokens: int) -> int:
+    return 0 if num_tokens <= _FREE_TOKENS else -num_tokens % _STEP_TOKENS
 
 
 class Served:
@@ -44,7 +54,7 @@ class Served:
         self._tokenizer = ThreadPoolExecutor(1, thread_name_prefix=f"tokenizer of {name}")
         self.batcher = Batcher(
             f"inference of {name}",
-            lambda rows: encoder.embed_ids(rows, precision=self.precision),
+            self._compute,
             width=encoder.dim,
             padded=encoder.pads(self.precision),
             limits=limits,
@@ -70,7 +80,7 @@ class Served:
             Refusal: There is no room, a text is too long where these are refused, or the model fails.
         """
         if dims is not None and not 1 <= dims <= self.encoder.dim:
-            message = f"dimensions: {dims} is not possible, vectors have {self.encoder.dim} numbers. Take 1 to those."
+            message = f"dimensions: {dims} is out of range. Give 1 to {self.encoder.dim}."
             raise Refusal(400, message, code="invalid_dimensions", param="dimensions")
         rows, truncated = await self.tokenize(texts)
         if any(truncated) and (refuse_long or self.on_truncate == "error"):
@@ -97,6 +107,12 @@ class Served:
         except Refusal as refusal:
             return refusal.message
         return None
+
+    def _compute(self, rows: Rows) -> Vectors:
+        """Return the vectors of a batch, which has one text more where its number of tokens would be a new one."""
+        missing = 0 if self.batcher.padded else _missing(sum(map(len, rows)))
+        filled = [*rows, [self.encoder.tokens.pad_id] * missing] if missing else rows
+        return self.encoder.embed_ids(filled, precision=self.precision)[: len(rows)]
 
     def close(self, timeout_s: float | None = None) -> None:
         """End both threads."""

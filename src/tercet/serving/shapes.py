@@ -34,7 +34,7 @@ def _whole(value: Any) -> Any:
 Whole = Annotated[int, BeforeValidator(_whole), Field(ge=1)]
 Texts = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
 OneOrMore = Annotated[str | Texts, BeforeValidator(_no_token_ids)]
-ModelName = Annotated[str | None, Field(description="A name of `/v1/models`; the first where it is left out.")]
+ModelName = Annotated[str | None, Field(description="A name listed by `/v1/models`; the first one if left out.")]
 
 
 class Request(BaseModel):
@@ -47,17 +47,17 @@ class EmbeddingsRequest(Request):
     """OpenAI's request for embeddings."""
 
     input: OneOrMore
-    """One text or up to 2,048; never token ids."""
+    """One text, or up to 2,048. Token ids are refused."""
 
     model: ModelName = None
     dimensions: Whole | None = None
-    """Keep only the first numbers of each vector, and scale it to length 1 again."""
+    """Keep only so many numbers of each vector, and scale it to length 1 again."""
 
     encoding_format: Literal["float", "base64"] = "float"
-    """Numbers, or the bytes of little-endian float32 in base64."""
+    """`float` for numbers, `base64` for the bytes of little-endian float32."""
 
     user: str | None = None
-    """Not used and not kept."""
+    """Ignored."""
 
 
 class Compared(Request):
@@ -81,11 +81,11 @@ class TextsRerankRequest(Request):
     texts: Texts
     model: ModelName = None
     raw_scores: bool = True
-    """Scores are cosines either way."""
+    """Has no effect: scores are always cosines."""
 
     return_text: bool = False
     truncate: bool = True
-    """False refuses texts that are too long."""
+    """Cut texts that are too long; if false, they are refused."""
 
 
 class DocumentsRerankRequest(Request):

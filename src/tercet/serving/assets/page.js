@@ -150,7 +150,7 @@ async function drawMap() {
   const list = texts();
   need(list, 3);
   const vectors = await vectorsOf(list), points = flatten(vectors);
-  const [width, height, edge] = [720, 480, 40];
+  const width = Math.max(300, Math.min(720, at("map-box").clientWidth)), height = Math.max(320, width / 1.5), edge = 24;
   const scaled = [0, 1].map((a) => {
     const values = points.map((point) => point[a]), least = Math.min(...values), span = Math.max(...values) - least || 1;
     const size = [width, height][a];
@@ -164,8 +164,8 @@ async function drawMap() {
   const order = list.map((_, i) => i).sort((a, b) => scaled[0][a] - scaled[0][b]);
   let chosen = -1;
   const label = (i) => {
-    const short = list[i].length > 34 ? `${list[i].slice(0, 33)}…` : list[i];
-    const right = scaled[0][i] > width * 0.6;
+    const short = list[i].length > 30 ? `${list[i].slice(0, 29)}…` : list[i];
+    const right = scaled[0][i] > width / 2;
     const made = element("text", { x: scaled[0][i] + (right ? -11 : 11), y: scaled[1][i] + 4, "text-anchor": right ? "end" : "start" }, short);
     labels.append(made);
   };
@@ -200,7 +200,7 @@ function showCode() {
   const model = at("model").value || "mini", origin = location.origin, key = needsKey ? "KEY" : "";
   const header = key ? ` \\\n  -H "Authorization: Bearer ${key}"` : "";
   at("curl").textContent = `curl ${origin}/v1/embeddings \\\n  -H "Content-Type: application/json"${header} \\\n  -d '{"model": "${model}", "input": ["How do I fix a flat tyre?"]}'`;
-  at("python").textContent = `from openai import OpenAI\n\nclient = OpenAI(base_url="${origin}/v1", api_key="${key || "unused"}")\nanswer = client.embeddings.create(model="${model}", input=["How do I fix a flat tyre?"])\nprint(answer.data[0].embedding[:5])`;
+  at("python").textContent = `from openai import OpenAI\n\nclient = OpenAI(base_url="${origin}/v1", api_key="${key || "unused"}")\nanswer = client.embeddings.create(\n    model="${model}", input=["How do I fix a flat tyre?"]\n)\nprint(answer.data[0].embedding[:5])`;
 }
 
 async function loadModels() {
