@@ -83,3 +83,10 @@ def test_ctrl_c_says_in_one_line_how_to_go_on(tmp_path, command, said):
         process.send_signal(signal.SIGINT)
         assert process.wait() == 128 + signal.SIGINT
         assert process.stderr.read() == f"Stopped. {said}\n"
+
+
+def test_a_key_is_in_no_log(tercet, tmp_path):
+    for key in (["--api-key", "secret"], ["--api-key=secret"]):
+        tercet("serve", *key, "--host", "0.0.0.0", "--port", "-1", "--log-file", "log.txt")
+    log = (tmp_path / "log.txt").read_text()
+    assert log.count("--api-key") == 2 and "secret" not in log

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import logging
+import re
 import shlex
 import sys
 import time
@@ -87,7 +88,7 @@ def say(message: str) -> None:
 
 
 def say_error(message: str, error: BaseException | None = None) -> None:
-    """Say what went wrong, whatever is asked for; the log file, and --verbose, get the traceback too."""
+    """Say what went wrong, whatever is asked for; the log file gets the traceback too."""
     logger.debug("%s", message, exc_info=error)
     typer.echo(message, err=True)
 
@@ -97,7 +98,14 @@ def stopped() -> str:
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
     is_resumed = any(" ".join(words[:num]) in _RESUMED for num in (1, 2))
     what = "What is done is kept. To go on, run it again" if is_resumed else "To start again"
-    return f"Stopped. {what}: {shlex.join(['tercet', *sys.argv[1:]])}"
+    return f"Stopped. {what}: {_command()}"
+
+
+def _command() -> str:
+    """Return the command as it was typed, without keys."""
+    words = ["tercet", *sys.argv[1:]]
+    hidden = ["***" if before == "--api-key" else word for before, word in zip(["", *words], words, strict=False)]
+    return shlex.join(re.sub(r"^--api-key=.*", "--api-key=***", word) for word in hidden)
 
 
 class _StandardError(logging.Handler):
@@ -126,4 +134,4 @@ def _log_to(path: Path) -> None:
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     started = time.strftime("%Y-%m-%d %H:%M:%S %z")
-    logger.debug("%s, %s", shlex.join(["tercet", *sys.argv[1:]]), started)
+    logger.debug("%s, %s", _command(), started)
