@@ -2,10 +2,10 @@
 
     python benchmarks/adapt.py [--quick] [--json FILE] [--plan P ...] [--model M] [--packages NAME ...] [--seed N ...]
 
-Up to 500 headings of each package look for their own paragraph among 50 (MAP). The texts to adapt to are these paragraphs
-and others of the package, at most 2,000, without headings. The gain is that of what was learned, kept or not; `verdict`
-says whether held-out texts alone would have kept it. Needs apt-get; `TERCET_DATA` for STSB-dev; `--work FOLDER` goes on
-after a kill. Several plans and seeds take hours.
+Up to 500 headings of each package look for their own paragraph among 50 (MAP). The texts to adapt to are these
+paragraphs and others of the package, at most 2,000, without headings. The gain is that of what was learned, kept or
+not; `verdict` says whether held-out texts alone would have kept it. Needs apt-get; `TERCET_DATA` for STSB-dev;
+`--work FOLDER` goes on after a kill. Several plans and seeds take hours.
 """
 
 import argparse

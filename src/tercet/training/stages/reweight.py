@@ -33,7 +33,7 @@ class ReweightStage(EncoderStartSettings):
     max_pairs: int = Field(default=20_000, ge=_FEWEST_PAIRS)
     """How many pairs are read, drawn from all rows."""
 
-    shrink: float = Field(default=1.0, gt=0)
+    shrink: float = Field(default=2.0, gt=0)
     """What is added to the variance of every direction, where their mean is 1. The more, the less is changed."""
 
     precision: Precision = "auto"
