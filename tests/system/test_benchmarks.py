@@ -93,3 +93,25 @@ def test_the_benchmark_of_scale_counts_what_the_driver_gives_out(tmp_path, monke
     result = json.loads((tmp_path / "a.json").read_text())["driver"]
     assert result["shards"] == 200
     assert result["peak_rss_gb"] > 0
+
+
+def test_the_benchmark_of_adaptation_writes_gains_with_their_intervals(tmp_path):
+    domain = tmp_path / "work" / "made-up"
+    domain.mkdir(parents=True)
+    texts = [
+        f"The {what} of part {number} is turned by hand. Do not turn it further than mark {number * 7}."
+        for what in ("wheel", "screw", "crank")
+        for number in range(30)
+    ]
+    (domain / "corpus.txt").write_text("".join(f"{text}\n" for text in texts))
+    rows = [f"mark {n * 7}\t{texts[n]}\t1\nmark {n * 7}\t{texts[-1 - n]}\t0" for n in range(10)]
+    (domain / "rerank.tsv").write_text("\n".join(["query\tcandidate\tlabel", *rows]) + "\n")
+    options = ["--packages", "made-up", "--plan", "reweight", "--work", domain.parent, "--json", tmp_path / "a.json"]
+    run = [sys.executable, BENCHMARKS / "adapt.py", *options]
+    ended = subprocess.run(run, capture_output=True, text=True, timeout=600)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads((tmp_path / "a.json").read_text())["domains"]["made-up/reweight/0"]
+    gain = found["headings"]
+    assert gain["low"] <= gain["gain"] <= gain["high"] and gain["num"] == 10
+    assert gain["gain"] == pytest.approx(gain["after"] - gain["before"], abs=0.011)
+    assert f"made-up/reweight/0: {gain['before']:.2f} {gain['gain']:+.2f}" in ended.stdout

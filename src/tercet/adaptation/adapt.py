@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tercet.adaptation.judges import JUDGED_BY, Judges, own_tasks
 from tercet.adaptation.neighbours import compare
 from tercet.adaptation.page import document_of
 from tercet.adaptation.picture import cosines_of, map_of
-from tercet.adaptation.plan import Plan, Request
+from tercet.adaptation.plan import Plan, Request, chosen_plan
 from tercet.data.feeding.sources import open_rows
 from tercet.data.reading.datasets import HUB
 from tercet.data.rows.given import given_files
@@ -93,8 +93,10 @@ def adapt(
     Args:
         sentences: A list of sentences; or a file with one per row or a dataset of the hub, a list of Paths for several.
         out: The folder.
-        plan: What is learned from: `titles` that a synthesizer writes, `spans` (some words in a row find the text that
-            they were taken from), `mixture` (spans, titles and triplets) or `gense` (triplets alone, as in GenSE).
+        plan: How it learns: `titles` trains on titles that a synthesizer writes, `reweight` weights directions by parts
+            of the texts, `titles-reweight` does both; `spans` trains on some words in a row and the text that they were
+            taken from, `mixture` on spans, titles and triplets, `gense` on triplets alone, as in GenSE. `auto` is
+            `titles-reweight` where a quarter of the texts have several sentences, else `titles`.
         synthesizer: What writes titles and triplets: an embedded name, a folder, or a hub id.
         model: The encoder to start from.
         evals: Your own files that both encoders are judged by, `KIND:FILE` or a file whose columns tell its kind;
@@ -135,6 +137,9 @@ def adapt(
     if dataset is not None and max_sentences is None:
         raise SettingError(f"{dataset}: a dataset may take days. Say how many sentences: --max-sentences 2000.")
     opened = open_rows({"sources": request.sources(0, 1), "on_error": "skip", "max_bad_fraction": 1.0}, kind="texts")
+    if plan == "auto":
+        request = replace(request, plan=chosen_plan([*Sentences(request.first_texts(), rank=1)]))
+        announce(f"plan: {request.plan}", enabled=progress)
     chosen = Plan.of(request, num_texts=opened.num_rows)
     found = Sentences(chosen.sentences(), rank=1)  # the stage is the one to tell of bad rows
     if opened.num_rows is not None and next(iter(found), None) is None:
@@ -194,8 +199,12 @@ class _Adaptation:
         run = run_recipe(
             self.plan.recipe, self.out / RUN, data=self.data, force=True, engine=self.engine, progress=self.progress
         )
-        *made, trained = run.stages
-        self.times_s |= {"making rows": sum(stage.time_s for stage in made), "training": trained.time_s}
+        made, learned = run.stages[: self.plan.first], run.stages[self.plan.first :]
+        self.times_s |= {
+            "making rows": sum(stage.time_s for stage in made),
+            "learning": sum(stage.time_s for stage in learned),
+        }
+        trained = learned[-1]
 
         start_s = time.monotonic()
         self._say("judging what was learned")
@@ -213,7 +222,7 @@ class _Adaptation:
         findings = Findings(
             command=self.request.command(self.out, self.data),
             recipe=self.plan.recipe,
-            num_steps=trained.notes["num_steps"],
+            num_steps=learned[0].notes.get("num_steps"),
             share=share,
             keep_anyway=self.request.keep_anyway,
             learned=[_learned(stage) for stage in made],
@@ -261,7 +270,7 @@ class _Adaptation:
         write_json(self.out / RECORD, self.record)
 
     def _load_start(self) -> Encoder:
-        settings = self.plan.contrast
+        settings = self.plan.learning
         start = Encoder.load(
             settings.start or self.request.model,
             tokenizer=settings.tokenizer,

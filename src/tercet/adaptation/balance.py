@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from tercet.encoder.encoder import Encoder
 from tercet.training.loop.state import set_weights, weights_of
@@ -31,8 +32,13 @@ def balance(start: Encoder, result: Encoder, general: Callable[[Encoder], float]
     )
     for share in _SHARES:
         if share < 1:
-            between = {name: torch.lerp(before[name], after[name], share) for name in after}
+            between = {name: torch.lerp(before.get(name, _same(now)), now, share) for name, now in after.items()}
             set_weights(result.tower, between)
         if general(result) >= least:
             break
     return share
+
+
+def _same(projection: Tensor) -> Tensor:
+    """Return what a projection stands for that the start does not have."""
+    return torch.eye(len(projection), dtype=projection.dtype, device=projection.device)

@@ -69,7 +69,8 @@ class Findings:
 
     command: str
     recipe: Recipe
-    num_steps: int
+    num_steps: int | None
+    """How many steps were trained; None where directions were weighted instead."""
     share: float
     """How much of the way from the start to the result was kept."""
     keep_anyway: bool

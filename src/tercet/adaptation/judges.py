@@ -25,6 +25,8 @@ _FROM_TEXT: tuple[View, ...] = ("lead",)
 _FROM_MODEL: tuple[View, ...] = ("span", "words", "lead")
 
 JUDGED_BY: dict[AdaptPlan, tuple[View, ...]] = {
+    "titles-reweight": _FROM_TEXT,
+    "reweight": _FROM_TEXT,
     "titles": _FROM_MODEL,
     "spans": _FROM_TEXT,
     "mixture": _FROM_TEXT,

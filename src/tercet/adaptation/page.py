@@ -231,10 +231,11 @@ def _funnel(learned: Learned) -> Bars:
 
 
 def _making(findings: Findings, times_s: Mapping[str, float]) -> list[Block]:
+    num = findings.num_steps
     facts = Facts(
         (
             ("Command", (findings.command,)),
-            ("Training", (f"{findings.num_steps:,} steps",)),
+            ("Learning", ("no training: directions are weighted" if num is None else f"{num:,} steps of training",)),
             ("Time", tuple(f"{part}: {seconds:,.0f} s" for part, seconds in times_s.items())),
             ("Recipe", ("run/recipe.yaml, which tercet train runs again",)),
         )

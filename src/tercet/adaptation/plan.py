@@ -1,9 +1,10 @@
 """What is done to adapt an encoder: a recipe. All that was chosen for little data is at the top."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from tercet.data.reading.datasets import HUB
 from tercet.data.rows.settings import HeldOutRule
@@ -11,27 +12,50 @@ from tercet.encoder.folder.backbone import model_type_of
 from tercet.encoder.folder.names import FRESH, find_folder
 from tercet.encoder.model.settings import EncoderSettings
 from tercet.errors import SettingError
-from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_PLAN, DEFAULT_SYNTHESIZER, AdaptPlan
+from tercet.storage.choices import DEFAULT_MODEL, DEFAULT_SYNTHESIZER, AdaptPlan
 from tercet.synthesis.settings import SentenceSettings
+from tercet.synthesis.views import views_of
 from tercet.training.recipe import Recipe, Stage, make_recipe
 from tercet.training.stages.contrast import ContrastStage
+from tercet.training.stages.reweight import ReweightStage
 from tercet.training.stages.stage import REFERENCE
 from tercet.training.stages.synthesize import SynthesizeStage
 from tercet.training.stages.views import ViewsStage
 
-SPANS, TITLES, TRIPLETS, CONTRAST = "spans", "titles", "triplets", "contrast"
-"""The stages."""
+SPANS: Final = "spans"
+TITLES: Final = "titles"
+TRIPLETS: Final = "triplets"
+REWEIGHT: Final = "reweight"
+CONTRAST: Final = "contrast"
 
 LEARNED_FROM: dict[AdaptPlan, tuple[str, ...]] = {
+    "titles-reweight": (TITLES, SPANS),
     "titles": (TITLES,),
+    "reweight": (SPANS,),
     "spans": (SPANS,),
     "mixture": (SPANS, TITLES, TRIPLETS),
     "gense": (TRIPLETS,),
 }
 """What each plan learns from."""
 
-HELD_OUT = HeldOutRule(rows=500, least=0.02, most=0.2)
+LEARNS: dict[AdaptPlan, tuple[str, ...]] = {
+    "titles-reweight": (CONTRAST, REWEIGHT),
+    "titles": (CONTRAST,),
+    "reweight": (REWEIGHT,),
+    "spans": (CONTRAST,),
+    "mixture": (CONTRAST,),
+    "gense": (CONTRAST,),
+}
+"""The stages that change the encoder."""
+
+HELD_OUT = HeldOutRule(rows=500, least=0.02, most=0.25)
 """So many texts nothing is learned from: the two encoders are judged by them."""
+
+_ENOUGH_LEADS = 0.25
+"""`auto` weights directions where so many texts have a first sentence and others."""
+
+_NUM_LOOKED_AT = 1_000
+"""How many texts `auto` looks at."""
 
 _HELD_OUT_OF_A_STREAM = 0.1
 
@@ -48,6 +72,7 @@ _SHARD_SENTENCES = 256
 """A killed run loses no more."""
 
 _STEPS: dict[AdaptPlan, dict[str, int]] = {
+    "titles-reweight": {"epochs": 4, "least": 40, "most": 200},
     "titles": {"epochs": 4, "least": 40, "most": 200},
     "spans": {"epochs": 1, "least": 20, "most": 300},
     "mixture": {"epochs": 1, "least": 30, "most": 400},
@@ -76,7 +101,7 @@ class Request:
     """What was asked for."""
 
     sentences: tuple[str, ...]
-    plan: AdaptPlan = DEFAULT_PLAN
+    plan: AdaptPlan = "titles"
     synthesizer: str = DEFAULT_SYNTHESIZER
     model: str = DEFAULT_MODEL
     own: tuple[str, ...] = ()
@@ -109,6 +134,11 @@ class Request:
             {"path": path, "stream": path.startswith(HUB), "share": [low, high], **columns} for path in self.sentences
         ]
 
+    def first_texts(self) -> SentenceSettings:
+        """Return the whole texts that a plan is chosen by."""
+        about = {"sentences": self.sources(0, 1), "max_premise_words": None, "max_sentences": _NUM_LOOKED_AT}
+        return SentenceSettings.model_validate(about)
+
     def content(self, border: float) -> dict[str, Any]:
         """Return what the recipe's file would hold, before the changes that were asked for."""
         about = {"sentences": self.sources(0, border), "split": self.split, "max_sentences": self.max_sentences}
@@ -127,11 +157,20 @@ class Request:
                 }
             },
         }
-        names = LEARNED_FROM[self.plan]
-        rows = {"sources": [{"path": f"{REFERENCE}{name}"} for name in names]}
-        contrast = {"rows": rows, "steps": _STEPS[self.plan], **_CONTRAST}
-        stages = [{"name": name, **made[name]} for name in names]
-        return {"seed": self.seed, "start": self.model, "stages": [*stages, {"name": CONTRAST, "contrast": contrast}]}
+        stages: list[dict[str, Any]] = [{"name": name, **made[name]} for name in LEARNED_FROM[self.plan]]
+        start = None
+        for name in LEARNS[self.plan]:
+            rows = {"sources": [{"path": f"{REFERENCE}{source}"} for source in self.rows_of(name)]}
+            settings = {"steps": _STEPS[self.plan], **_CONTRAST} if name == CONTRAST else {}
+            stages.append({"name": name, name: {"start": start, "rows": rows, **settings}})
+            start = f"{REFERENCE}{name}"
+        return {"seed": self.seed, "start": self.model, "stages": stages}
+
+    def rows_of(self, stage: str) -> tuple[str, ...]:
+        """Return what a stage that changes the encoder learns from."""
+        if len(LEARNS[self.plan]) == 1:
+            return LEARNED_FROM[self.plan]
+        return (SPANS,) if stage == REWEIGHT else (TITLES,)
 
 
 @dataclass(frozen=True)
@@ -141,6 +180,8 @@ class Plan:
     recipe: Recipe
     border: float
     """The place that held-out texts lie at or after."""
+    first: int
+    """Which stage is the first that changes the encoder."""
 
     @classmethod
     def of(cls, request: Request, *, num_texts: int | None) -> "Plan":
@@ -156,14 +197,15 @@ class Plan:
         """
         border = 1 - (HELD_OUT.share(num_texts) if num_texts else _HELD_OUT_OF_A_STREAM)
         recipe = make_recipe(request.content(border), default_name="adapt", changes=request.changes)
-        if [stage.name for stage in recipe.stages] != [*LEARNED_FROM[request.plan], CONTRAST]:
+        if [stage.name for stage in recipe.stages] != [*LEARNED_FROM[request.plan], *LEARNS[request.plan]]:
             raise SettingError("stages: are those of the plan. Change their settings alone, or choose another --plan.")
-        *made, training = recipe.stages
-        settings = cast("ContrastStage", training.settings)
+        first = len(LEARNED_FROM[request.plan])
+        stages = list(recipe.stages)
+        settings = cast("ContrastStage | ReweightStage", stages[first].settings)
         readout = _encoder_settings(settings.start or request.model, settings.revision)
         encoder = EncoderSettings(**{**readout, **settings.encoder.given()})
-        training = replace(training, settings=settings.model_copy(update={"encoder": encoder}))
-        plan = cls(replace(recipe, stages=(*made, training)), border)
+        stages[first] = replace(stages[first], settings=settings.model_copy(update={"encoder": encoder}))
+        plan = cls(replace(recipe, stages=tuple(stages)), border, first)
         plan.check_held_out()
         return plan
 
@@ -176,18 +218,21 @@ class Plan:
                         f"stages.{stage.name}.sentences: some texts are held out to judge by. Name other SENTENCES, "
                         "and leave the share as it is."
                     )
-        if {source.path for source in self.contrast.rows.sources} - {f"{REFERENCE}{s.name}" for s in self.learned_from}:
-            raise SettingError(f"stages.{CONTRAST}.rows: are what the other stages make. Choose another --plan.")
+        made = {f"{REFERENCE}{stage.name}" for stage in self.learned_from}
+        for stage in self.recipe.stages[self.first :]:
+            settings = cast("ContrastStage | ReweightStage", stage.settings)
+            if {source.path for source in settings.rows.sources} - made:
+                raise SettingError(f"stages.{stage.name}.rows: are what the other stages make. Choose another --plan.")
 
     @property
-    def contrast(self) -> ContrastStage:
-        """The settings of the stage that trains."""
-        return cast("ContrastStage", self.recipe.stages[-1].settings)
+    def learning(self) -> ContrastStage | ReweightStage:
+        """The settings of the first stage that changes the encoder."""
+        return cast("ContrastStage | ReweightStage", self.recipe.stages[self.first].settings)
 
     @property
     def learned_from(self) -> tuple[Stage, ...]:
         """The stages that make what is learned from."""
-        return self.recipe.stages[:-1]
+        return self.recipe.stages[: self.first]
 
     def sentences(self) -> SentenceSettings:
         """Return which sentences are learned from."""
@@ -201,6 +246,15 @@ class Plan:
         sources = [source.model_copy(update={"share": share}) for source in settings.sentences]
         whole = {"split": False, "max_premise_words": None, "max_sentences": 2 * HELD_OUT.rows}
         return settings.model_copy(update={"sentences": sources, **whole})
+
+
+def chosen_plan(texts: Sequence[str]) -> AdaptPlan:
+    """Return the plan that suits texts: directions are weighted where texts have several sentences.
+
+    Parts of a single sentence lack what the sentence says, so they would teach and judge wrongly.
+    """
+    num_leads = sum(1 for _ in views_of(texts, "lead"))
+    return "titles-reweight" if num_leads >= max(1, _ENOUGH_LEADS * len(texts)) else "titles"
 
 
 def _encoder_settings(model: str, revision: str | None) -> dict[str, Any]:

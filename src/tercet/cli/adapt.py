@@ -34,8 +34,9 @@ def adapt(
         AdaptPlan,
         typer.Option(
             metavar="NAME",
-            help="What to learn from. titles: short ones that a synthesizer writes; spans: some words in a row find "
-            "their text; mixture: both, and triplets; gense: triplets alone.",
+            help="How to learn: train on titles that a synthesizer writes, reweight directions by parts of texts, or "
+            "both; train on spans of the texts, a mixture, or (gense) triplets. auto: titles, and reweight where a "
+            "quarter of the texts have several sentences.",
         ),
     ] = DEFAULT_PLAN,
     synthesizer: Annotated[

@@ -9,7 +9,7 @@ from tercet.errors import SettingError
 
 DEFAULT_MODEL = "mini"
 DEFAULT_SYNTHESIZER = "mini-synth"
-DEFAULT_PLAN: "AdaptPlan" = "titles"
+DEFAULT_PLAN: "AdaptPlan" = "auto"
 
 Precision = Literal["exact", "fast", "int8", "auto", "fp16"]
 """fp32, bf16 with fp32 between layers, 8 bits on a CPU, the best of the first two here, and fp16 (never for T5)."""
@@ -38,8 +38,10 @@ Strategy = Literal["generate", "no-negatives", "retrieval", "backtranslation", "
 View = Literal["span", "words", "lead"]
 """What of a text asks for the rest of it: some words in a row, its most telling words, its first sentence."""
 
-AdaptPlan = Literal["titles", "spans", "mixture", "gense"]
-"""What `adapt` learns from: written titles; parts of the texts; both and triplets; triplets alone, as in GenSE."""
+AdaptPlan = Literal["auto", "titles-reweight", "titles", "reweight", "spans", "mixture", "gense"]
+"""How `adapt` learns: `auto` is whichever of the next two suits the texts. It trains on written titles and weights
+directions by parts of the texts, or does one of the two; or it trains on parts of the texts, on all of these and
+triplets, or on triplets alone, as in GenSE."""
 
 GraphFormat = Literal["onnx", "openvino"]
 """What runs an exported graph."""

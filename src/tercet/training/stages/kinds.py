@@ -7,6 +7,7 @@ from tercet.training.stages import (
     distill,
     mine,
     parallel,
+    reweight,
     shrink,
     stitch,
     synthesize,
@@ -33,5 +34,6 @@ KINDS: dict[str, Kind] = {
     "synthesizer": synthesizer.KIND,
     "synthesize": synthesize.KIND,
     "views": views.KIND,
+    "reweight": reweight.KIND,
 }
 """A kind by its name in a recipe."""
