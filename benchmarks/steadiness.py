@@ -152,7 +152,7 @@ def damaged(draw: random.Random) -> tuple[str, bytes]:
     for _ in range(draw.choice([0, 0, 1, 5])):
         raw[draw.randrange(len(raw))] = draw.randrange(256)
     if draw.random() < 0.1:
-        path = "/" + "".join(draw.choices("abc/.%20v1{}", k=draw.randrange(30)))
+        path = "/" + "".join(draw.choices("abc/.%20v1{}", k=draw.randrange(30))).lstrip("/")
     return path, bytes(raw[: draw.choice([len(raw), len(raw), draw.randrange(len(raw) + 1)])])
 
 

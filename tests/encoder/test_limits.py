@@ -85,6 +85,31 @@ def test_weights_that_are_integers_are_an_error(copy, name, prefix):
 
 
 @pytest.mark.parametrize(
+    ("processor", "message"),
+    [
+        (
+            {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "[X]", "type_id": 0}}], "pair": []}
+            | {"special_tokens": {}},
+            "its tokenizer contradicts itself|no tokenizer can be read",
+        ),
+        ({"type": "BertProcessing", "sep": ["[SEP]", 99999], "cls": ["[CLS]", 2]}, "gives the token 99,999"),
+    ],
+)
+def test_special_tokens_that_are_not_there_are_an_error_before_a_text_is_read(copy, processor, message):
+    folder = copy("bert")
+    change(folder / "tokenizer.json", post_processor=processor)
+    refused(folder, message)
+
+
+@pytest.mark.parametrize("length", ["x", "", [], True])
+@pytest.mark.parametrize("name", ["t5", "bert"])
+def test_a_tokenizer_s_length_that_is_no_number_is_refused(copy, name, length):
+    folder = copy(name)
+    change(folder / "tokenizer_config.json", model_max_length=length)
+    refused(folder, r"tokenizer_config\.json: model_max_length is '.*'\. It has to be a number")
+
+
+@pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"num_layers": 10**9}, r"num_layers is 1000000000\. It has to be a number from 1 to 1,024"),

@@ -115,3 +115,22 @@ def test_the_benchmark_of_adaptation_writes_gains_with_their_intervals(tmp_path)
     assert gain["low"] <= gain["gain"] <= gain["high"] and gain["num"] == 10
     assert gain["gain"] == pytest.approx(gain["after"] - gain["before"], abs=0.011)
     assert f"made-up/reweight/0: {gain['before']:.2f} {gain['gain']:+.2f}" in ended.stdout
+
+
+def test_the_benchmark_of_the_server_measures_and_its_long_checks_hold_what_they_promise(tmp_path):
+    file = tmp_path / "result.json"
+    run = [sys.executable, BENCHMARKS / "serve.py", "--json", file]
+    for more in (
+        ["--quick", "--sentences", "32", "--rounds", "2", "--asked", "2"],
+        ["--fuzz", "160", "--restarts", "1"],
+    ):
+        ended = subprocess.run(run + more, capture_output=True, text=True, timeout=600)
+        assert ended.returncode == 0, ended.stderr
+        result = json.loads(file.read_text())
+        if "--quick" in more:
+            assert set(result["ratios"]) == {"throughput/serve_over_embed", "cpu_time/embed_over_serve"}
+            assert result["ratios"]["throughput/serve_over_embed"]["rounds"] == 2
+            assert result["latency_ms"]["serve/loaded"]["p99"] > 0
+        else:
+            assert result["checks"]["fuzz"]["num"] == 160
+            assert result["checks"]["restarts"]["num"] == 1

@@ -134,7 +134,8 @@ def check_tokenizer(tokenizer: Any, where: Path | str, *, vocab_size: int | None
         vocab_size: How many tokens the model has; None where nobody knows.
 
     Raises:
-        ModelError: It has more tokens than the model, which would have no vector for some, or doubles texts.
+        ModelError: It has more tokens than the model, which would have no vector for some; it doubles texts, or reads
+            none.
     """
     num = len(tokenizer)
     if vocab_size is not None and num > vocab_size:
@@ -146,6 +147,23 @@ def check_tokenizer(tokenizer: Any, where: Path | str, *, vocab_size: int | None
     growth = 1.0 if normalizer is None else _growth(json.loads(normalizer.__getstate__()))
     if growth > _MAX_GROWTH:
         raise ModelError(f"{where}: its normaliser makes a text up to {growth:,.0f} times as long. Take another model.")
+    _check_reading(tokenizer, where, vocab_size)
+
+
+def _check_reading(tokenizer: Any, where: Path | str, vocab_size: int | None) -> None:
+    """Make sure that a tokenizer reads a text, and puts only tokens around it that there are."""
+    try:
+        ids = tokenizer.encode("a", add_special_tokens=True)
+    except Exception as error:
+        raise ModelError(f"{where}: its tokenizer cannot read a text ({error}). {_FIX}") from error
+    except BaseException as error:  # the tokenizers library panics where its file contradicts itself
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(f"{where}: its tokenizer contradicts itself ({error}). {_FIX}") from error
+    if vocab_size is not None and max(ids, default=0) >= vocab_size:
+        raise ModelError(
+            f"{where}: the tokenizer gives the token {max(ids):,}, and the model has {vocab_size:,}. {_FIX}"
+        )
 
 
 def _growth(normalizer: Mapping[str, Any]) -> float:

@@ -12,6 +12,7 @@ from tercet.storage.extras import require
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_CONFIG = "tokenizer_config.json"
 
 _MAX_CHARS_PER_TOKEN, _LEAST_MOST_CHARS = 1000, 100_000
 """Of a text with more letters than this for each token that a model reads, the rest is not tokenised."""
@@ -165,7 +166,7 @@ def load_tokenizer(source: "str | Path | PreTrainedTokenizerBase") -> "PreTraine
     if isinstance(source, PreTrainedTokenizerBase):
         tokenizer = source
     else:
-        refuse_code(Path(source), "tokenizer_config.json")
+        _check_config(Path(source))
         _require_sentencepiece(Path(source))
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
@@ -182,11 +183,20 @@ def tokenizer_file(folder: Path) -> TokenizerFile | None:
 
     Only for folders whose file is what transformers would make of it: it builds some tokenizers anew from their words.
     """
-    refuse_code(folder, "tokenizer_config.json")
+    _check_config(folder)
     try:
         return TokenizerFile(folder)
     except Exception:  # the tokenizers library raises nothing narrower; transformers will say what is wrong
         return None
+
+
+def _check_config(folder: Path) -> None:
+    """Make sure that a tokenizer's configuration names no foreign code, and a length that is a number."""
+    refuse_code(folder, _CONFIG)
+    file = folder / _CONFIG
+    length = read_json(file, kind=dict).get("model_max_length") if file.exists() else None
+    if length is not None and type(length) not in (int, float):
+        raise ModelError(f"{file}: model_max_length is {str(length)[:40]!r}. It has to be a number. Fetch it again.")
 
 
 def _require_sentencepiece(folder: Path) -> None:
