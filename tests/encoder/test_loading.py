@@ -21,7 +21,7 @@ from tercet.storage.locks import hold
 @pytest.fixture(autouse=True)
 def no_manifest(monkeypatch):
     """Save models as other programs do, without hashes: they are changed here."""
-    monkeypatch.setattr(layout, "write_manifest", lambda _folder: None)
+    monkeypatch.setattr(layout, "write_manifest", lambda _folder, **_: None)
 
 
 def save_plain(model, tokenizer, folder):
