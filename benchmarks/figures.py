@@ -27,6 +27,7 @@ PAGES = [
     *sorted((ROOT / "src" / "tercet" / "models").glob("*/README.md")),
 ]
 PLACE = re.compile(r"(<!-- figure: ([\w.-]+) -->).*?(<!-- end -->)", re.DOTALL)
+HOW = "bge-small from 8-bit weights, e5-small with `query: ` before every text"
 THEMES = {"light": {"text": "#1f2a2e", "faint": "#9aa5a8"}, "dark": {"text": "#e3e8ea", "faint": "#67757a"}}
 COLOURS = {
     "light": {"mini": "#c8602f", "all-MiniLM-L6-v2": "#2f7380", "bge-small": "#6a5a9c", "e5-small": "#5d7b2c"},
@@ -37,6 +38,11 @@ COLOURS = {
 def load(name: str) -> dict[str, Any]:
     """Return measured numbers."""
     return json.loads((FIGURES / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def has_speeds() -> bool:
+    """Return whether the speed of the models was measured, too."""
+    return all("sentences_per_s" in model for model in load("models")["models"].values())
 
 
 def mean_sts(model: dict[str, Any]) -> float:
@@ -78,7 +84,7 @@ def draw_models(theme: str) -> None:
     ticks = [200, 500, 1000, 2000, 5000]
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.minorticks_off()
-    axes.set_xlabel("sentences per second on one CPU core", color=colours["text"])
+    axes.set_xlabel("sentences per second on two CPU cores", color=colours["text"])
     axes.set_ylabel("Spearman correlation x 100", color=colours["text"])
     axes.set_title("Mean of STS12, STS14 and STS15", loc="left", color=colours["text"], fontsize=11)
     axes.tick_params(colors=colours["text"], which="both", length=3)
@@ -93,15 +99,26 @@ def draw_models(theme: str) -> None:
     plt.close(figure)
 
 
+def models_picture(page: Path) -> str:
+    """Return the figure, for README.md or for a page of the site."""
+    alt = "Quality against speed of four small English encoders, in sentence-transformers and in Tercet"
+    if page.name != "README.md":
+        return "".join(f"\n![{alt}](figures/models-{theme}.svg#only-{theme})" for theme in THEMES) + "\n"
+    dark, light = (f"docs/figures/models-{theme}.svg" for theme in ("dark", "light"))
+    source = f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+    return f'\n<picture>\n  {source}\n  <img alt="{alt}" src="{light}">\n</picture>\n'
+
+
 def models_table() -> str:
     """Return the table of models."""
     measured = load("models")
     tasks = list(next(iter(measured["models"].values()))["scores"])
-    heads = ["model", "parameters", *tasks, "mean", "sentences/s in sentence-transformers", "in Tercet"]
+    heads = ["model", "parameters", *tasks, "mean"]
+    heads += ["sentences/s in sentence-transformers", "in Tercet"] if has_speeds() else []
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)]]
     for name, model in measured["models"].items():
         shown = [f"{model['scores'][task]:.2f}" for task in tasks]
-        rates = [fastest(model, library) for library in ("sentence-transformers", "Tercet")]
+        rates = [fastest(model, library) for library in ("sentence-transformers", "Tercet") if has_speeds()]
         speeds = [f"{rate['median']:,.0f} ({how})" for how, rate in rates]
         mark = "**" if name == "mini" else ""
         cells = [f"`{name}`" if name == "mini" else name, f"{model['parameters'] / 1e6:.1f}M", *shown]
@@ -112,11 +129,13 @@ def models_table() -> str:
 def models_note() -> str:
     """Return where and how the models were measured."""
     measured = load("models")
+    if not has_speeds():
+        return f"\nMeasured with `{measured['command']}` on {measured['date']}, on {measured['machine']}; {HOW}.\n"
     rounds = next(iter(measured["models"]["mini"]["sentences_per_s"].values()))["rounds"]
     return (
         f"\nMeasured with `{measured['command']}` on {measured['date']}, on {measured['machine']}: "
-        f"{measured['sentences']['num']:,} sentences of STS, processor time of one thread, "
-        f"median of {rounds} rounds in turns, each library in the faster of fp32 and bf16.\n"
+        f"{measured['sentences']['num']:,} sentences of STS, two threads, "
+        f"median of {rounds} rounds in turns, each library in the faster of fp32 and bf16; {HOW}.\n"
     )
 
 
@@ -161,6 +180,13 @@ TEXTS = {
 }
 
 
+def text_of(name: str, page: Path) -> str:
+    """Return what stands in a place of a page; no picture as long as the speeds were not measured."""
+    if name == "models.picture":
+        return models_picture(page) if has_speeds() else ""
+    return TEXTS[name]()
+
+
 def main() -> None:
     """Draw, and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -171,13 +197,13 @@ def main() -> None:
     stale = []
     for page in PAGES:
         before = page.read_text(encoding="utf-8")
-        after = PLACE.sub(lambda place: place[1] + TEXTS[place[2]]() + place[3], before)
+        after = PLACE.sub(lambda place, page=page: place[1] + text_of(place[2], page) + place[3], before)
         if after != before:
             stale.append(page)
             if not options.check:
                 page.write_text(after, encoding="utf-8")
     if not options.check:
-        for theme in THEMES if (FIGURES / "models.json").exists() else ():
+        for theme in THEMES if has_speeds() else ():
             draw_models(theme)
     for page in stale:
         print(f"{page.relative_to(ROOT)}: {'is not what was measured' if options.check else 'written'}")

@@ -15,7 +15,7 @@ from own_python import docstrings
 folder = Path(sys.argv[1])
 folder.mkdir(exist_ok=True)
 pairs = list(dict.fromkeys(docstrings()))
-judging, learning = pairs[:150], pairs[150:450]
+judging, learning = pairs[:200], pairs[200:600]
 
 (folder / "texts.txt").write_text("\n".join(f"{first} {rest}" for first, rest in learning), encoding="utf-8")
 rows = ["query\tcandidate\tlabel"]

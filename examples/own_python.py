@@ -12,5 +12,5 @@ def docstrings() -> Iterator[tuple[str, str]]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 first, _, rest = (ast.get_docstring(node) or "").partition("\n")
-                if len(first.split()) > 4 and 10 < len(rest.split()) < 50:
+                if len(first.split()) > 4 and len(rest.split()) > 10:
                     yield first, " ".join(rest.split())
