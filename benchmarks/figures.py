@@ -19,6 +19,8 @@ import matplotlib as mpl
 mpl.use("svg")
 from matplotlib import pyplot as plt
 
+import scale
+
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "docs" / "figures"
 PAGES = [
@@ -171,7 +173,66 @@ def install_table() -> str:
     )
 
 
+def scale_costs() -> str:
+    """Return what the papers' corpora would cost, from the measured rates."""
+    measured, lines = load("scale"), ["| corpus | model | core hours | written | shards | a shard takes |"]
+    lines.append("|---|---|---:|---:|---:|---:|")
+    for key, rate in measured["tokens_per_cpu_s"].items():
+        model, precision = key.split("/")
+        for corpus, cost in scale.costs(rate["median"], {"mini": 384, "t5-base": 768}[model]).items():
+            lines.append(
+                f"| {corpus} | {model}, `{precision}` | {cost['core_hours']:,.0f} | {cost['written_gb']:,.0f} GB "
+                f"| {cost['shards']:,.0f} | {cost['shard_minutes']:.1f} min |"
+            )
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def scale_note() -> str:
+    """Return what the costs are computed from."""
+    measured = load("scale")
+    rates = [
+        f"{key.replace('/', ' in `')}` {rate['median']:,.0f} ({rate['min']:,.0f} to {rate['max']:,.0f})"
+        for key, rate in measured["tokens_per_cpu_s"].items()
+    ]
+    return (
+        f"\nTokens per second of processor time of one thread: {'; '.join(rates)}. "
+        f"Measured with `{measured['command']}` on {measured['date']}, "
+        f"on {measured['machine']}, which had other work at the same time.\n"
+    )
+
+
+def scale_measured() -> str:
+    """Return what Ray costs."""
+    measured = load("scale")
+    lines = ["| what | measured |", "|---|---|"]
+    shard, rounds = measured["texts"]["shard_texts"], measured["ratios"]["mini/one_worker_cpu"]["rounds"]
+    for name, label in (("one_worker", "one worker"), ("two_workers", "two workers")):
+        ratio = measured["ratios"][f"mini/{name}_cpu"]["median"]
+        lines.append(
+            f"| texts per second of processor time, all processes of {label} over `embed` without Ray "
+            f"(shards of {shard:,} texts, {rounds} round) | {ratio:.2f} |"
+        )
+    lines += [
+        f"| the driver, {run['shards']:,} shards, workers that do nothing "
+        f"| {run['shards_per_s']:,.0f} shards per second |"
+        for run in measured["drivers"].values()
+    ]
+    planned = measured["planned"]
+    lines.append(
+        f"| the plan of {planned['shards']:,} shards "
+        f"| {planned['gb']:.2f} GB, {planned['cpu_seconds']:.1f} s of processor time |"
+    )
+    lines += [
+        f"| a survey of {run['lines']:,} lines | {run['lines_per_s']:,.0f} lines per second |"
+        for run in measured["surveys"]
+    ]
+    return "\n" + "\n".join(lines) + "\n"
+
+
 TEXTS = {
+    "scale.costs": scale_costs,
+    "scale.note": scale_note,
+    "scale.measured": scale_measured,
     "models.table": models_table,
     "models.note": models_note,
     "mini.ratio": mini_ratio,
