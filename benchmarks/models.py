@@ -3,14 +3,13 @@
     python benchmarks/models.py --bge DIR --e5 DIR [--quick] [--json docs/figures/models.json]
 
 Quality is what `tercet evaluate` says about STS12, STS14 and STS15 (needs the data at TERCET_DATA). Speed is sentences
-per second of processor time, from text to vectors, on one thread: other work on the machine hardly counts. Every model
-runs in sentence-transformers and in Tercet, in turns, in fp32 and, where the processor has it, in bf16 (needs the
-extras st and minilm). `python benchmarks/figures.py` draws it.
+per second, from text to vectors, on two threads; every model in sentence-transformers and in Tercet, in turns, in fp32
+and, where the processor has it, in bf16 (needs the extras st and minilm). Then `python benchmarks/figures.py` draws the
+figure and fills in the tables.
 """
 
 import argparse
 import json
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -27,9 +26,9 @@ from sentences import load_sentences
 from tercet import Encoder
 from tercet.encoder.folder.names import find_folder
 from tercet.encoder.forward.linear import has_bf16
-from tercet.evaluation.timing import in_turns, spread
+from tercet.evaluation.timing import in_turns, seconds_of, spread
 
-THREADS = 1
+THREADS = 2
 TASKS = ("STS12", "STS14", "STS15")
 PROMPTS = {"e5-small": "query: "}
 
@@ -51,13 +50,6 @@ def contestants(folder: Path, prompt: str, texts: list[str]) -> dict[str, Callab
     return found
 
 
-def processor_seconds(work: Callable[[], object]) -> float:
-    """Return how long this process, with all its threads, is computing during a call."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
 def measure(folders: dict[str, Path], *, num_sentences: int, num_rounds: int) -> dict[str, Any]:
     """Return the scores and speeds of all models."""
     torch.set_num_threads(THREADS)
@@ -69,9 +61,7 @@ def measure(folders: dict[str, Path], *, num_sentences: int, num_rounds: int) ->
     }
     for embed in turns.values():
         embed()  # whatever is prepared once
-    rounds = list(
-        in_turns({key: partial(processor_seconds, embed) for key, embed in turns.items()}, num_rounds=num_rounds)
-    )
+    rounds = list(in_turns({key: partial(seconds_of, embed) for key, embed in turns.items()}, num_rounds=num_rounds))
     speeds = {key: spread([len(texts) / times[key] for times in rounds]) for key in turns}
     return {
         "command": "python benchmarks/models.py",
@@ -105,7 +95,7 @@ def main() -> None:
     options = parser.parse_args()
     folders = {"mini": find_folder("mini"), "all-MiniLM-L6-v2": Path(get_model_path())}
     folders |= {"bge-small": options.bge, "e5-small": options.e5}
-    num, rounds = (100, 2) if options.quick else (300, 5)
+    num, rounds = (100, 2) if options.quick else (500, 5)
     result = measure(folders, num_sentences=num, num_rounds=rounds)
     for model, found in result["models"].items():
         print(f"{model}: {found['parameters'] / 1e6:.1f}M parameters, {found['scores']}")

@@ -15,21 +15,26 @@ import contextlib
 import itertools
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sentences import load_sentences
+import torch
+
+from machine import machine
+from sentences import load_sentences, train_tokenizer
+from tercet import Encoder
 from tercet.data.rows.spans import Source, Span, Survey, survey
 from tercet.distributed.cluster import connected
 from tercet.distributed.pool import Pool
 from tercet.distributed.settings import ClusterSettings
-from tercet.evaluation.timing import in_turns, peak_rss_gb, ratio, spread
+from tercet.encoder.forward.linear import has_bf16
+from tercet.evaluation.timing import Spread, in_turns, peak_rss_gb, ratio, spread
 from tercet.vectors.parts import Part, parts_of
 
 HERE, WITH_RAY = "here", ("one_worker", "two_workers")
@@ -200,30 +205,60 @@ def surveys(scratch: Path, sizes: list[int]) -> list[dict[str, Any]]:
     return found
 
 
+def rates(*, quick: bool) -> dict[str, Spread]:
+    """Return how many tokens one thread embeds in a second of processor time, by model and precision."""
+    torch.set_num_threads(1)
+    texts, _ = load_sentences(2048)
+    base = Encoder.load("random:t5-base", tokenizer=train_tokenizer(), device="cpu", readout="enc-mean")
+    models = {"mini": (Encoder.load("mini", device="cpu"), 1024), "t5-base": (base, 128)}
+    found = {}
+    for name, (encoder, num) in models.items():
+        chosen = texts[: 32 if quick else num]
+        num_tokens = sum(map(len, encoder.tokens(chosen)[0]))
+        for precision in ("exact", "fast") if has_bf16() else ("exact",):
+            encoder.embed(chosen[:32], precision=precision)
+            seconds = []
+            for _ in range(1 if quick else 5):
+                start_s = time.process_time()
+                encoder.embed(chosen, precision=precision)
+                seconds.append(time.process_time() - start_s)
+            found[f"{name}/{precision}"] = spread([num_tokens / each for each in seconds])
+    return found
+
+
 def main() -> None:
     """Measure, and print or write what came out."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="little of everything")
-    parser.add_argument("--json", type=Path, help="where to write it")
+    parser.add_argument("--json", type=Path, help="where to write it, beside what was measured before")
     parser.add_argument("--model", default="mini", help="what embeds (mini)")
     parser.add_argument("--precision", default="exact", help="how it computes (exact)")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (3)")
     parser.add_argument("--shard-texts", type=int, default=2048, help="how many texts a shard has (2,048)")
     parser.add_argument("--descriptors", type=int, help="how many shards the driver gives out (100,000; quick 2,000)")
-    parser.add_argument("--only", choices=("throughput", "driver", "surveys"), help="measure nothing else")
+    parser.add_argument("--only", choices=("throughput", "driver", "surveys", "rates"), help="measure nothing else")
     args = parser.parse_args()
-    result: dict[str, Any] = {"machine": {"cpu": platform.processor(), "cores": len(os.sched_getaffinity(0))}}
+    result: dict[str, Any] = {
+        "command": "python benchmarks/scale.py",
+        "machine": machine(),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
     with tempfile.TemporaryDirectory(prefix="tercet-scale-") as folder:
         scratch = Path(folder)
         if args.only in (None, "throughput"):
             result |= throughput(scratch, args)
         if args.only in (None, "surveys"):
             result["surveys"] = surveys(scratch, [10_000] if args.quick else [10_000, 100_000, 1_000_000])
+        if args.only in (None, "rates"):
+            result["tokens_per_cpu_s"] = rates(quick=args.quick)
         if args.only in (None, "driver"):
-            result["driver"] = driver(args.descriptors or (2_000 if args.quick else 100_000))
+            num = args.descriptors or (2_000 if args.quick else 100_000)
+            result["drivers"] = {str(num): driver(num)}
     print(json.dumps(result, indent=2))
     if args.json is not None:
-        args.json.write_text(json.dumps(result, indent=2) + "\n")
+        before = json.loads(args.json.read_text()) if args.json.exists() else {}
+        result["drivers"] = {**before.get("drivers", {}), **result.get("drivers", {})}
+        args.json.write_text(json.dumps(before | result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def docstrings() -> Iterator[tuple[str, str]]:
-    """Yield the first line and the rest of every longer documentation string in Python's standard library."""
+    """Yield the first line and the rest of most documentation strings in Python's standard library."""
     for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):

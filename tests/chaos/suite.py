@@ -275,7 +275,7 @@ def main():
     for name in _MODULES:
         import_module(name)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with tempfile.TemporaryDirectory(prefix="tercet-chaos-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tercet-chaos-", ignore_cleanup_errors=True) as folder:
         scratch = Path(folder) / "copies"
         scratch.mkdir()
         world = scratch / "world"

@@ -90,7 +90,7 @@ def test_the_benchmark_of_scale_counts_what_the_driver_gives_out(tmp_path, monke
     options = ["--only", "driver", "--descriptors", "300", "--json", tmp_path / "a.json"]
     ended = subprocess.run([sys.executable, BENCHMARKS / "scale.py", *options], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    result = json.loads((tmp_path / "a.json").read_text())["driver"]
+    result = json.loads((tmp_path / "a.json").read_text())["drivers"]["300"]
     assert result["shards"] == 200
     assert result["peak_rss_gb"] > 0
 
