@@ -13,7 +13,7 @@ import pytest
 
 from tercet import OutputError
 
-WHAT_WHERE_FIX = re.compile(r"(?P<kind>[A-Z]\w+Error): \S.*?: \S.*[.?] [A-Z(].+")
+WHAT_WHERE_FIX = re.compile(r"(?![A-Z]\w+Error: )\S.*?: \S.*[.?] [A-Z(].+")
 
 
 def snapshot(folder):
@@ -24,16 +24,14 @@ def snapshot(folder):
     }
 
 
-def refused(done, kind, *parts):
+def refused(done, *parts):
     """Check exit code and message of a command that failed as it should."""
     assert "Traceback" not in done.stderr
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1, done.stderr
     message = done.stderr.strip()
-    match = WHAT_WHERE_FIX.fullmatch(message)
-    assert match, message
-    assert match["kind"] == kind, message
+    assert WHAT_WHERE_FIX.fullmatch(message), message
     for part in parts:
         assert part in message
 
@@ -43,7 +41,6 @@ class Case:
     """A command, the files that it meets, and what its message must have."""
 
     args: str
-    kind: str
     parts: list[str]
     files: dict[str, bytes] = field(default_factory=dict)
 
@@ -53,132 +50,114 @@ MODEL = "--model {t5} --out out.npy"
 PARQUET_END = b"PAR1"
 
 FILES = {
-    "a missing file": Case(f"embed no.txt {MODEL}", "InputError", ["no.txt: No such file"]),
-    "a folder": Case(f"embed folder {MODEL}", "InputError", ["folder: Is a directory"], {"folder/x": b""}),
-    "a file whose name is far too long": Case(f"embed {'x' * 300} {MODEL}", "InputError", ["name too long"]),
-    "an empty file": Case(f"embed in.txt {MODEL}", "InputError", ["in.txt: is empty"], {"in.txt": b""}),
-    "empty standard input": Case(f"embed - {MODEL}", "InputError", ["is empty"]),
-    "a byte order mark alone": Case(f"embed a.txt {MODEL}", "InputError", ["is empty"], {"a.txt": b"\xef\xbb\xbf"}),
-    "a header without rows": Case(f"embed a.csv {MODEL}", "InputError", ["a.csv: is empty"], {"a.csv": b"text,b\n"}),
-    "invalid UTF-8": Case(
-        f"embed a.txt {MODEL}", "RowError", ["a.txt:2: is not UTF-8 at byte 3"], {"a.txt": b"ok\nabc\xff\n"}
-    ),
+    "a missing file": Case(f"embed no.txt {MODEL}", ["no.txt: No such file"]),
+    "a folder": Case(f"embed folder {MODEL}", ["folder: is a folder. Name its files"], {"folder/x": b""}),
+    "a file whose name is far too long": Case(f"embed {'x' * 300} {MODEL}", ["name too long"]),
+    "an empty file": Case(f"embed in.txt {MODEL}", ["in.txt: is empty"], {"in.txt": b""}),
+    "empty standard input": Case(f"embed - {MODEL}", ["is empty"]),
+    "a byte order mark alone": Case(f"embed a.txt {MODEL}", ["is empty"], {"a.txt": b"\xef\xbb\xbf"}),
+    "a header without rows": Case(f"embed a.csv {MODEL}", ["a.csv: is empty"], {"a.csv": b"text,b\n"}),
+    "invalid UTF-8": Case(f"embed a.txt {MODEL}", ["a.txt:2: is not UTF-8 at byte 3"], {"a.txt": b"ok\nabc\xff\n"}),
     "invalid UTF-8 in CSV": Case(
-        f"embed a.csv {MODEL}", "RowError", ["a.csv:3: is not UTF-8"], {"a.csv": b"text\nok\n\xe9t\xe9\n"}
+        f"embed a.csv {MODEL}", ["a.csv:3: is not UTF-8"], {"a.csv": b"text\nok\n\xe9t\xe9\n"}
     ),
-    "NUL bytes": Case(f"embed a.txt {MODEL}", "RowError", ["a.txt:3: has a NUL byte"], {"a.txt": b"a\nb\nc\0d\n"}),
-    "UTF-16": Case(f"embed a.txt {MODEL}", "RowError", ["a.txt:1: "], {"a.txt": "one\ntwo\n".encode("utf-16")}),
+    "NUL bytes": Case(f"embed a.txt {MODEL}", ["a.txt:3: has a NUL byte"], {"a.txt": b"a\nb\nc\0d\n"}),
+    "UTF-16": Case(f"embed a.txt {MODEL}", ["a.txt:1: "], {"a.txt": "one\ntwo\n".encode("utf-16")}),
     "a broken JSON line": Case(
-        f"embed a.jsonl {MODEL}", "RowError", ["a.jsonl:2: is not JSON"], {"a.jsonl": b'{"text": "a"}\n{"text": "b"\n'}
+        f"embed a.jsonl {MODEL}", ["a.jsonl:2: is not JSON"], {"a.jsonl": b'{"text": "a"}\n{"text": "b"\n'}
     ),
     "an empty line in JSONL": Case(
-        f"embed a.jsonl {MODEL}", "RowError", ["a.jsonl:2: is not JSON"], {"a.jsonl": b'{"text": "a"}\n\n'}
+        f"embed a.jsonl {MODEL}", ["a.jsonl:2: is not JSON"], {"a.jsonl": b'{"text": "a"}\n\n'}
     ),
     "JSON that is no object": Case(
-        f"embed a.jsonl {MODEL}", "RowError", ["a.jsonl:1: is list, not an object"], {"a.jsonl": b'["a"]\n'}
+        f"embed a.jsonl {MODEL}", ["a.jsonl:1: is list, not an object"], {"a.jsonl": b'["a"]\n'}
     ),
-    "JSON nested without end": Case(
-        f"embed a.jsonl {MODEL}", "RowError", ["a.jsonl:1: is not JSON"], {"a.jsonl": b"[" * 100_000}
-    ),
+    "JSON nested without end": Case(f"embed a.jsonl {MODEL}", ["a.jsonl:1: is not JSON"], {"a.jsonl": b"[" * 100_000}),
     "a text that is null": Case(
-        f"embed a.jsonl {MODEL}", "RowError", ["a.jsonl:1: 'text' is null"], {"a.jsonl": b'{"text": null}\n'}
+        f"embed a.jsonl {MODEL}", ["a.jsonl:1: 'text' is null"], {"a.jsonl": b'{"text": null}\n'}
     ),
     "a text that is a number": Case(
         f"embed a.jsonl {MODEL}",
-        "RowError",
         ["a.jsonl:2: 'text' is int"],
         {"a.jsonl": b'{"text": "a"}\n{"text": 5}\n'},
     ),
     "half a surrogate pair": Case(
-        f"embed a.jsonl {MODEL}", "RowError", ["a.jsonl:1: ", "surrogate"], {"a.jsonl": b'{"text": "\\ud83d"}\n'}
+        f"embed a.jsonl {MODEL}", ["a.jsonl:1: ", "surrogate"], {"a.jsonl": b'{"text": "\\ud83d"}\n'}
     ),
     "a missing column": Case(
         f"embed a.csv --column body {MODEL}",
-        "RowError",
         ["a.csv:2: has no column 'body'", "id, title", "--column"],
         {"a.csv": b"id,title\n1,x\n"},
     ),
     "several columns and none named": Case(
         f"embed a.csv {MODEL}",
-        "RowError",
         ["a.csv:2: has no column for 'text'", "id, title", "--column"],
         {"a.csv": b"id,title\n1,x\n"},
     ),
     "a column that is missing in one row": Case(
         f"embed a.jsonl --column body {MODEL}",
-        "RowError",
         ["a.jsonl:2: has no column 'body'"],
         {"a.jsonl": b'{"body": "a"}\n{"title": "b"}\n'},
     ),
     "too few columns in one row": Case(
         f"embed a.csv --column a {MODEL}",
-        "RowError",
         ["a.csv:3: has 1 columns where the header has 2"],
         {"a.csv": b"a,b\n1,2\n3\n"},
     ),
     "too many columns in one row": Case(
         f"embed a.tsv --column a {MODEL}",
-        "RowError",
         ["a.tsv:2: has 3 columns where the header has 2"],
         {"a.tsv": b"a\tb\n1\t2\t3\n"},
     ),
     "two columns of one name": Case(
-        f"embed a.csv {MODEL}", "RowError", ["a.csv:1: has two columns 'text'"], {"a.csv": b"text,text\na,b\n"}
+        f"embed a.csv {MODEL}", ["a.csv:1: has two columns 'text'"], {"a.csv": b"text,text\na,b\n"}
     ),
-    "a quote that never ends": Case(f"embed a.csv {MODEL}", "RowError", ["a.csv:2: "], {"a.csv": b'text\n"a\nb\n'}),
+    "a quote that never ends": Case(f"embed a.csv {MODEL}", ["a.csv:2: "], {"a.csv": b'text\n"a\nb\n'}),
     "no Parquet in a .parquet": Case(
-        f"embed a.parquet {MODEL}", "InputError", ["a.parquet: is not a Parquet"], {"a.parquet": bytes(range(256))}
+        f"embed a.parquet {MODEL}", ["a.parquet: is not a Parquet"], {"a.parquet": bytes(range(256))}
     ),
-    "an empty .parquet": Case(f"embed a.parquet {MODEL}", "InputError", ["a.parquet: "], {"a.parquet": b""}),
+    "an empty .parquet": Case(f"embed a.parquet {MODEL}", ["a.parquet: "], {"a.parquet": b""}),
     "too long a text": Case(
         f"embed a.txt --on-truncate error {MODEL}",
-        "InputError",
         ["a.txt: row 3 is longer than 64 tokens. "],
         {"a.txt": b"a\nb\n" + b"word " * 99 + b"\n" + b"word " * 99 + b"\n"},
     ),
     "too long a text in a later shard": Case(
         f"embed a.txt --on-truncate error --shard-texts 2 {MODEL}",
-        "InputError",
         ["a.txt: row 6 is longer than 64 tokens"],
         {"a.txt": b"a\nb\nc\nd\ne\n" + b"word " * 99 + b"\nf\n"},
     ),
 }
 
 TARGETS = {
-    "a wrong ending": Case(
-        "embed in.txt --model {t5} --out out.pt", "SettingError", ["out.pt: ", ".npy, .parquet, .jsonl"], GOOD
-    ),
-    "no ending": Case("embed in.txt --model {t5} --out out", "SettingError", ["out: ", ".npy"], GOOD),
+    "a wrong ending": Case("embed in.txt --model {t5} --out out.pt", ["out.pt: ", ".npy, .parquet, .jsonl"], GOOD),
     "a target in a missing folder": Case(
-        "embed in.txt --model {t5} --out no/out.npy", "OutputError", ["no/out.npy: No such file"], GOOD
+        "embed in.txt --model {t5} --out no/out.npy", ["no/out.npy: No such file"], GOOD
     ),
     "a target below a file": Case(
-        "embed in.txt --model {t5} --out in.txt/out.npy", "OutputError", ["in.txt/out.npy: Not a directory"], GOOD
+        "embed in.txt --model {t5} --out in.txt/out.npy", ["in.txt/out.npy: Not a directory"], GOOD
     ),
     "a target that is a folder": Case(
-        "embed in.txt --model {t5} --out out.npy", "OutputError", ["out.npy: is a folder"], {**GOOD, "out.npy/x": b""}
+        "embed in.txt --model {t5} --out out.npy", ["out.npy: is a folder"], {**GOOD, "out.npy/x": b""}
     ),
     "a target where nobody can write": Case(
-        "embed in.txt --model {t5} --out /proc/out.npy", "OutputError", ["cannot write /proc/out.npy: "], GOOD
+        "embed in.txt --model {t5} --out /proc/out.npy", ["cannot write /proc/out.npy: "], GOOD
     ),
     "a target whose name is far too long": Case(
-        f"embed in.txt --model {{t5}} --out {'x' * 300}.npy", "OutputError", ["name too long"], GOOD
+        f"embed in.txt --model {{t5}} --out {'x' * 300}.npy", ["name too long"], GOOD
     ),
     "a target that is the input": Case(
         "embed in.jsonl --model {t5} --out ./in.jsonl",
-        "SettingError",
         ["in.jsonl: is the input"],
         {"in.jsonl": b'{"text": "a", "label": 1}\n'},
     ),
     "somebody's folder where shards would go": Case(
         "embed in.txt --model {t5} --out out.npy --shard-texts 1",
-        "OutputError",
         ["out.npy.parts: is in the way"],
         {**GOOD, "out.npy.parts/thesis.txt": b"the only copy"},
     ),
     "somebody's file where shards would go": Case(
         "embed in.txt --model {t5} --out out.npy --shard-texts 1",
-        "OutputError",
         ["out.npy.parts"],
         {**GOOD, "out.npy.parts": b"the only copy"},
     ),
@@ -186,85 +165,71 @@ TARGETS = {
 
 MODELS = {
     "a name like an embedded one": Case(
-        "embed in.txt --model minlm --out out.npy", "ModelError", ["minlm: ", "Did you mean: minilm"], GOOD
+        "embed in.txt --model minlm --out out.npy", ["minlm: ", "Did you mean: minilm"], GOOD
     ),
-    "a name like a shape": Case(
-        "embed in.txt --model t5-smal --out out.npy", "ModelError", ["t5-smal: ", "random:t5-small"], GOOD
-    ),
+    "a name like a shape": Case("embed in.txt --model t5-smal --out out.npy", ["t5-smal: ", "random:t5-small"], GOOD),
     "a folder like another one": Case(
         "embed in.txt --model ./my-modle --out out.npy",
-        "ModelError",
         ["./my-modle: ", "Did you mean: my-model"],
         {**GOOD, "my-model/config.json": b"{}"},
     ),
     "a name like nothing": Case(
-        "embed in.txt --model acme/no-such-model --out out.npy", "ModelError", ["acme/no-such-model: "], GOOD
+        "embed in.txt --model acme/no-such-model --out out.npy", ["acme/no-such-model: "], GOOD
     ),
     "a name that the hub cannot have": Case(
-        "embed in.txt --model a--b --out out.npy", "ModelError", ["a--b: is no id of a model on the hub"], GOOD
+        "embed in.txt --model a--b --out out.npy", ["a--b: is no id of a model on the hub"], GOOD
     ),
-    "a model name far too long": Case(
-        f"embed in.txt --model {'x' * 300} --out out.npy", "ModelError", ["name too long"], GOOD
-    ),
-    "a model that is a file": Case(
-        "embed in.txt --model ./in.txt --out out.npy", "ModelError", ["./in.txt: is a file"], GOOD
-    ),
+    "a model name far too long": Case(f"embed in.txt --model {'x' * 300} --out out.npy", ["name too long"], GOOD),
+    "a model that is a file": Case("embed in.txt --model ./in.txt --out out.npy", ["./in.txt: is a file"], GOOD),
     "a folder without a model": Case(
         "embed in.txt --model ./empty --out out.npy",
-        "ModelError",
         ["empty: is no model folder"],
         {**GOOD, "empty/x": b""},
     ),
     "a model of an unknown kind": Case(
         "embed in.txt --model ./gpt --set readout=mean --out out.npy",
-        "ModelError",
         ["holds a 'gpt2' model"],
         {**GOOD, "gpt/config.json": b'{"model_type": "gpt2"}'},
     ),
     "a fresh model without tokenizer": Case(
-        "embed in.txt --model random:t5-tiny --out out.npy", "SettingError", ["random:t5-tiny: ", "tokenizer"], GOOD
+        "embed in.txt --model random:t5-tiny --out out.npy", ["random:t5-tiny: ", "tokenizer"], GOOD
     ),
     "a fresh model of no shape": Case(
         "embed in.txt --model random:t5-smal --tokenizer {t5} --out out.npy",
-        "SettingError",
         ["'t5-smal'", "t5-small"],
         GOOD,
     ),
 }
 
 SETTINGS = {
-    "an unknown setting": Case(
-        f"embed in.txt --set pooling=mean {MODEL}", "SettingError", ["encoder.pooling: ", "readout"]
-    ),
-    "a setting without value": Case(f"embed in.txt --set readout {MODEL}", "SettingError", ["--set readout: "]),
-    "an unknown readout": Case(f"embed in.txt --set readout=max {MODEL}", "SettingError", ["'max'", "enc-mean"]),
+    "an unknown setting": Case(f"embed in.txt --set pooling=mean {MODEL}", ["encoder.pooling: ", "readout"]),
+    "a setting without value": Case(f"embed in.txt --set readout {MODEL}", ["--set readout: "]),
+    "an unknown readout": Case(f"embed in.txt --set readout=max {MODEL}", ["'max'", "enc-mean"]),
     "a readout that is for T5": Case(
-        "embed in.txt --set readout=enc-mean --model {bert} --out out.npy", "SettingError", ["'enc-mean': is for T5"]
+        "embed in.txt --set readout=enc-mean --model {bert} --out out.npy", ["'enc-mean': is for T5"]
     ),
     "a decoder that BERT does not have": Case(
-        "embed in.txt --set readout=encdec-first --model {bert} --out out.npy", "SettingError", ["bert"]
+        "embed in.txt --set readout=encdec-first --model {bert} --out out.npy", ["bert"]
     ),
     "a decoder that the checkpoint does not have": Case(
-        f"embed in.txt --set readout=encdec-first {MODEL}", "ModelError", ["has no decoder weights", "enc-mean"]
+        f"embed in.txt --set readout=encdec-first {MODEL}", ["has no decoder weights", "enc-mean"]
     ),
-    "max_tokens that is no number": Case(f"embed in.txt --set max_tokens=many {MODEL}", "SettingError", ["'many'"]),
+    "max_tokens that is no number": Case(f"embed in.txt --set max_tokens=many {MODEL}", ["'many'"]),
     "max_tokens without room for text": Case(
-        f"embed in.txt --set max_tokens=1 {MODEL}", "SettingError", ["max_tokens 1: ", "leave no room"]
+        f"embed in.txt --set max_tokens=1 {MODEL}", ["max_tokens 1: ", "leave no room"]
     ),
-    "a projection that is no width": Case(f"embed in.txt --set projection=-1 {MODEL}", "SettingError", ["-1"]),
+    "a projection that is no width": Case(f"embed in.txt --set projection=-1 {MODEL}", ["-1"]),
     "normalize that is neither true nor false": Case(
-        f"embed in.txt --set normalize=maybe {MODEL}", "SettingError", ["normalize 'maybe': ", "boolean"]
+        f"embed in.txt --set normalize=maybe {MODEL}", ["normalize 'maybe': ", "boolean"]
     ),
-    "a prompt without slot": Case(f"embed in.txt --set prompt=query {MODEL}", "SettingError", ["'query'", "[X]"]),
-    "a prompt that is a number": Case(f"embed in.txt --set prompt=7 {MODEL}", "SettingError", ["prompt 7: "]),
-    "fp16 with a T5": Case(
-        f"embed in.txt --precision fp16 {MODEL}", "SettingError", ["'fp16'", "overflows to NaN", "'fast'"]
-    ),
-    "no dims": Case(f"embed in.txt --dims 0 {MODEL}", "SettingError", ["dims 0: "]),
-    "more dims than there are": Case(f"embed in.txt --dims 257 {MODEL}", "SettingError", ["dims 257: ", "1 to 256"]),
-    "no tokens in a batch": Case(f"embed in.txt --batch-tokens 0 {MODEL}", "SettingError", ["0: "]),
-    "no texts in a shard": Case(f"embed in.txt --shard-texts 0 {MODEL}", "SettingError", ["0: "]),
-    "no hits": Case("search a --in in.txt -k 0 --model {t5}", "SettingError", ["k 0: "]),
+    "a prompt without slot": Case(f"embed in.txt --set prompt=query {MODEL}", ["'query'", "[X]"]),
+    "a prompt that is a number": Case(f"embed in.txt --set prompt=7 {MODEL}", ["prompt 7: "]),
+    "fp16 with a T5": Case(f"embed in.txt --precision fp16 {MODEL}", ["'fp16'", "overflows to NaN", "'fast'"]),
+    "no dims": Case(f"embed in.txt --dims 0 {MODEL}", ["dims 0: "]),
+    "more dims than there are": Case(f"embed in.txt --dims 257 {MODEL}", ["dims 257: ", "1 to 256"]),
+    "no tokens in a batch": Case(f"embed in.txt --batch-tokens 0 {MODEL}", ["0: "]),
+    "no texts in a shard": Case(f"embed in.txt --shard-texts 0 {MODEL}", ["0: "]),
+    "no hits": Case("search a --in in.txt -k 0 --model {t5}", ["k 0: "]),
 }
 
 
@@ -278,7 +243,7 @@ def meet(tercet, tmp_path, models):
             (tmp_path / name).write_bytes(content)
         before = snapshot(tmp_path)
         args = [arg.format(**models) for arg in case.args.split()]
-        refused(tercet(*args), case.kind, *case.parts)
+        refused(tercet(*args), *case.parts)
         assert snapshot(tmp_path) == before
 
     return run
@@ -336,7 +301,7 @@ def test_a_choice_that_does_not_exist_is_wrong_usage_and_says_which_do(tercet, t
 def test_an_old_target_survives_a_failed_run(tercet, tmp_path, models):
     (tmp_path / "in.txt").write_bytes(b"ok\n\xff\n")
     (tmp_path / "out.npy").write_bytes(b"an earlier result")
-    refused(tercet("embed", "in.txt", "--model", models["t5"], "--out", "out.npy"), "RowError", "in.txt:2")
+    refused(tercet("embed", "in.txt", "--model", models["t5"], "--out", "out.npy"), "in.txt:2")
     assert (tmp_path / "out.npy").read_bytes() == b"an earlier result"
 
 
@@ -345,11 +310,11 @@ def test_parquet_with_a_null_or_with_invalid_text_is_refused(tercet, tmp_path, m
     invalid = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
     pq.write_table(pa.table({"text": invalid}), tmp_path / "invalid.parquet")
     before = snapshot(tmp_path)
-    for name, kind, part in [
-        ("null", "RowError", "null.parquet:2: 'text' is null"),
-        ("invalid", "InputError", "utf-8"),
+    for name, part in [
+        ("null", "null.parquet:2: 'text' is null"),
+        ("invalid", "utf-8"),
     ]:
-        refused(tercet("embed", f"{name}.parquet", "--model", models["t5"], "--out", "out.npy"), kind, part)
+        refused(tercet("embed", f"{name}.parquet", "--model", models["t5"], "--out", "out.npy"), part)
     assert snapshot(tmp_path) == before
 
 
@@ -358,7 +323,7 @@ def test_a_parquet_file_that_is_cut_off_is_refused(tercet, tmp_path, models):
     content = (tmp_path / "whole.parquet").read_bytes()
     (tmp_path / "cut.parquet").write_bytes(content[: len(content) // 2])
     done = tercet("embed", "cut.parquet", "--model", models["t5"], "--out", "out.npy")
-    refused(done, "InputError", "cut.parquet")
+    refused(done, "cut.parquet")
 
 
 # A model folder in which one file is broken.
@@ -389,7 +354,7 @@ def test_a_model_folder_with_a_broken_file_is_refused(tercet, tmp_path, models, 
     file.write_bytes(file.read_bytes()[:5000] if content is None else content)
     (tmp_path / "in.txt").write_bytes(b"one\n")
     before = snapshot(tmp_path)
-    refused(tercet("embed", "in.txt", "--model", "./model", "--out", "out.npy"), "ModelError", "model")
+    refused(tercet("embed", "in.txt", "--model", "./model", "--out", "out.npy"), "model")
     assert snapshot(tmp_path) == before
 
 
@@ -398,7 +363,7 @@ def test_a_model_folder_with_a_missing_file_is_refused(tercet, tmp_path, models,
     shutil.copytree(models["t5"], tmp_path / "model")
     (tmp_path / "model" / name).unlink()
     (tmp_path / "in.txt").write_bytes(b"one\n")
-    refused(tercet("embed", "in.txt", "--model", "./model", "--out", "out.npy"), "ModelError", "model")
+    refused(tercet("embed", "in.txt", "--model", "./model", "--out", "out.npy"), "model")
 
 
 def test_a_model_that_gives_nan_is_refused_by_the_layer(tercet, tmp_path, models, tiny):
@@ -409,7 +374,7 @@ def test_a_model_that_gives_nan_is_refused_by_the_layer(tercet, tmp_path, models
     before = snapshot(tmp_path)
     for shard in (100, 3):
         args = ["embed", "in.txt", "--model", "./model", "--out", "out.npy", "--shard-texts", shard]
-        refused(tercet(*args), "NonFiniteError", "encoder.layer.1.output.dense")
+        refused(tercet(*args), "encoder.layer.1.output.dense")
     assert snapshot(tmp_path) == before
 
 
@@ -423,7 +388,7 @@ def test_a_full_disk_leaves_nothing_of_a_target(tercet, tmp_path, models, ending
     (tmp_path / "in.txt").write_bytes(TEXTS)
     before = snapshot(tmp_path)
     done = tercet("embed", "in.txt", "--model", models["t5"], "--out", f"out.{ending}", max_file_bytes=20_000)
-    refused(done, "OutputError", f"cannot write out.{ending}: File too large")
+    refused(done, f"cannot write out.{ending}: File too large")
     assert snapshot(tmp_path) == before
 
 
@@ -432,7 +397,7 @@ def test_a_disk_too_full_for_one_shard_leaves_nothing(tercet, tmp_path, models, 
     (tmp_path / "in.txt").write_bytes(TEXTS)
     before = snapshot(tmp_path)
     args = ["embed", "in.txt", "--model", models["t5"], "--out", "out.npy", "--shard-texts", "10"]
-    refused(tercet(*args, max_file_bytes=max_file_bytes), "OutputError", "File too large")
+    refused(tercet(*args, max_file_bytes=max_file_bytes), "File too large")
     assert snapshot(tmp_path) == before
 
 
@@ -456,7 +421,7 @@ def test_a_disk_without_any_room_leaves_nothing(python, tmp_path, models):
 def test_a_disk_too_full_for_the_target_keeps_whole_shards_for_the_next_run(tercet, tmp_path, models, encoder, ending):
     (tmp_path / "in.txt").write_bytes(TEXTS)
     args = ["embed", "in.txt", "--model", models["t5"], "--out", f"out.{ending}", "--shard-texts", "10"]
-    refused(tercet(*args, max_file_bytes=20_000), "OutputError", f"out.{ending}: File too large")
+    refused(tercet(*args, max_file_bytes=20_000), f"out.{ending}: File too large")
     parts = tmp_path / f"out.{ending}.parts"
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", parts.name}
     assert not list(parts.glob(".*")), "a temporary file was left"
@@ -493,7 +458,7 @@ def test_every_file_of_a_saved_model_can_be_read_by_those_who_may_read_the_folde
 
 def test_standard_input_that_does_not_fit_on_the_disk_is_refused(tercet, tmp_path, models):
     args = ["embed", "-", "--model", models["t5"], "--out", "out.npy"]
-    refused(tercet(*args, stdin=TEXTS * 30, max_file_bytes=20_000), "InputError", "-: cannot be copied")
+    refused(tercet(*args, stdin=TEXTS * 30, max_file_bytes=20_000), "-: cannot be copied")
     assert snapshot(tmp_path) == {}
 
 

@@ -70,7 +70,7 @@ def test_a_recipe_makes_a_model_from_nothing(tercet, recipe, data):
     assert again.returncode == 0
     changed = ("--set", "stages.teach.temperature=0.1")
     files = {file: file.stat().st_mtime_ns for file in (data / "run" / "teachers").rglob("*.npy")}
-    third = tercet("train", recipe, "--run", "run", *changed)
+    third = tercet("train", recipe, "--run", "run", "--force", *changed)
     assert third.returncode == 0, third.stderr
     assert {file: file.stat().st_mtime_ns for file in (data / "run" / "teachers").rglob("*.npy")} == files
 

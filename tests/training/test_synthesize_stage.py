@@ -64,7 +64,7 @@ def run(tmp_path, tiny, monkeypatch):
 
     def go(*changes):
         StandIn.num_generated = 0
-        result = run_recipe(read_recipe(tmp_path / "recipe.yaml", changes=changes), tmp_path / "run")
+        result = run_recipe(read_recipe(tmp_path / "recipe.yaml", changes=changes), tmp_path / "run", force=True)
         return {stage.name: stage for stage in result.stages}, StandIn.num_generated
 
     return go
