@@ -21,7 +21,7 @@ from tercet.storage.progress import Advance, progress_bar
 from tercet.storage.texts import several
 from tercet.vectors.assembled import Texts, embed_into, layout_of, named_rows, with_columns
 from tercet.vectors.folder import embed_folder
-from tercet.vectors.formats import Chunk, write_jsonl, writer_for
+from tercet.vectors.formats import Chunk, is_file_of_vectors, write_jsonl, writer_for
 
 SHARD_TEXTS = 8192
 
@@ -153,7 +153,9 @@ def embed(
 
 def _is_folder(out: str | Path) -> bool:
     """Return whether a target is one for a folder of shards: by the slash at its end, or because it has no ending."""
-    return str(out) != STDOUT and (str(out).endswith("/") or Path(out).is_dir() or not Path(out).suffix)
+    if str(out) == STDOUT or is_file_of_vectors(Path(out)):
+        return False
+    return str(out).endswith("/") or Path(out).is_dir() or not Path(out).suffix
 
 
 def _spread(out: Path, inputs: list[str], encoder: Encoder, *, settings: ClusterSettings, **options: Any) -> EmbedStats:

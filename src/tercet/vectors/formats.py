@@ -63,6 +63,11 @@ def writer_for(out: Path, *, keep: bool = False) -> Write:
     return writer
 
 
+def is_file_of_vectors(out: Path) -> bool:
+    """Return whether a target's name is that of a file of vectors, whatever is there."""
+    return out.suffix.lower() in _WRITERS
+
+
 def about_vectors(encoder: Encoder, *, precision: str, dtype: Dtype, dims: int) -> dict[str, Any]:
     """Return what a file says about its vectors: whoever searches it has to use the same encoder."""
     return {"fingerprint": encoder.fingerprint(), "precision": precision, "dtype": dtype, "dims": dims}
