@@ -10,7 +10,7 @@ from tercet.errors import SettingError
 from tercet.storage.assignments import parse_assignments
 from tercet.storage.choices import EngineName, OnTruncate, TextFormat
 from tercet.storage.choices import Precision as PrecisionName
-from tercet.storage.machine import THREADS_VARIABLE, use_threads
+from tercet.storage.threads import THREADS_VARIABLE, use_threads
 
 
 def choice(kind: Any, *names: str, help: str) -> Any:

@@ -1,18 +1,10 @@
-"""What a result is computed with: versions, the machine, and how many threads."""
+"""What a result was computed with: versions and the machine."""
 
 import os
 import platform
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
-
-THREADS_VARIABLE = "TERCET_THREADS"
-"""The environment variable that says how many threads compute."""
-
-
-def use_threads(number: int) -> None:
-    """Have this process, where it has not imported torch yet, and those that it starts compute on so many threads."""
-    os.environ |= dict.fromkeys((THREADS_VARIABLE, "OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(number))
 
 
 def versions() -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 
 from tercet.errors import SettingError
-from tercet.storage.machine import THREADS_VARIABLE
+from tercet.storage.threads import THREADS_VARIABLE
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
