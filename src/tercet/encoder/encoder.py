@@ -138,7 +138,7 @@ class Encoder:
             return cls(tower.to(where), tokens, name=name, threads=threads)
         folder = find_folder(name, revision=revision, pickles=convert_pickle)
         if (folder / EXPORT_FILE).exists():
-            return _open_exported(folder, tokenizer, device, settings)
+            return _open_exported(folder, tokenizer, device, settings, threads)
         stored_tower, tokens, stored = assemble_stored(
             folder, tokenizer, settings, convert_pickle, seed, device=where, embedded=name in EMBEDDED
         )
@@ -495,12 +495,14 @@ class Encoder:
         return dims or self.dim
 
 
-def _open_exported(folder: Path, tokenizer: object, device: str | None, settings: EncoderSettings) -> Encoder:
+def _open_exported(
+    folder: Path, tokenizer: object, device: str | None, settings: EncoderSettings, threads: int | None
+) -> Encoder:
     from tercet.encoder.graph import Exported  # which is an Encoder itself
 
     if tokenizer is not None or device not in (None, "cpu"):
         raise SettingError(f"{folder}: an exported graph has its own tokenizer and runs on the CPU. Leave them out.")
-    return Exported(folder, settings)
+    return Exported(folder, settings, threads=threads)
 
 
 def _role(options: dict[str, Any], name: str) -> dict[str, Any]:
