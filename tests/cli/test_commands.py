@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ def test_the_command_line_does_nothing_but_parse_and_call_verbs(file):
                 *allowed,
                 "tercet.storage.choices",
                 "tercet.storage.assignments",
+                "tercet.storage.threads",
                 "tercet.storage.tracebacks",
                 "tercet.storage.progress",
             ), node.module
@@ -115,3 +117,17 @@ def test_the_shell_can_complete_commands():
     words = {"_TERCET_COMPLETE": "complete_bash", "COMP_WORDS": "tercet de", "COMP_CWORD": "1"}
     shown = CliRunner().invoke(app, [], env=words, prog_name="tercet")
     assert shown.output.split() == ["dedup"]
+
+
+def test_threads_are_said_before_torch_is_imported(monkeypatch, tmp_path):
+    from typer.testing import CliRunner
+
+    names = ("TERCET_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    for name in names:
+        monkeypatch.setenv(name, "1")  # which is put back at the end
+        monkeypatch.delenv(name)
+    none = str(tmp_path / "none.txt")
+    assert CliRunner().invoke(app, ["search", "words", "--in", none, "--threads", "0"]).exit_code == 2
+    assert not set(names) & set(os.environ)
+    CliRunner().invoke(app, ["search", "words", "--in", none, "--threads", "3"])
+    assert [os.environ[name] for name in names] == ["3"] * 3

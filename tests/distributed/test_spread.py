@@ -26,8 +26,12 @@ def world(tmp_path, sentences, monkeypatch):
     """Two inputs of unequal length, with duplicates, in the current folder."""
     monkeypatch.chdir(tmp_path)
     rows = [*sentences, *sentences[:3], *sentences]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in rows))
-    (tmp_path / "b.jsonl").write_text("".join(json.dumps({"text": f"another {i}"}) + "\n" for i in range(7)))
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(rows))
+    )
+    (tmp_path / "b.jsonl").write_text(
+        "".join(json.dumps({"id": None, "text": f"another {i}"}) + "\n" for i in range(7))
+    )
     return rows
 
 
@@ -42,17 +46,19 @@ def counts(folder):
 
 def test_the_bytes_are_those_of_this_process_and_a_damaged_shard_is_made_again(world, tiny, tmp_path, settings):
     pattern = str(tmp_path / "*.jsonl")
-    tercet.embed(Path(pattern), out="here/", model=tiny(), shard_texts=5)
-    stats = tercet.embed(Path(pattern), out="there/", model=tiny(), shard_texts=5, engine=settings)
+    how = {"model": tiny(), "shard_texts": 5, "keep": ["id"], "dtype": "float16"}
+    tercet.embed(Path(pattern), out="here/", **how)
+    stats = tercet.embed(Path(pattern), out="there/", **how, engine=settings)
     there = tmp_path / "there"
     assert digests(there) == digests(tmp_path / "here")
     assert counts(there) == counts(tmp_path / "here")
     assert tercet.verify(there).is_whole
     assert stats.num_texts == len(world) + 7
     assert (stats.shards["num"], stats.shards["num_retries"]) == (6, 0)
+    assert pq.read_table("there")["id"].to_pylist() == [*range(len(world)), *[None] * 7]
     assert pq.read_table("there")["text"].to_pylist() == [*world, *(f"another {i}" for i in range(7))]
     (there / "000003.parquet").write_bytes(b"damaged")
-    tercet.embed(Path(pattern), out="there/", model=tiny(), shard_texts=5, engine=settings)
+    tercet.embed(Path(pattern), out="there/", **how, engine=settings)
     assert digests(there) == digests(tmp_path / "here")
 
 

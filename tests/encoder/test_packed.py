@@ -6,10 +6,10 @@ import torch
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from tercet import Encoder
-from tercet.encoder.forward import linear
+from tercet.encoder.forward import int8, linear
 from tercet.encoder.forward.batches import batches_by_length, pad
 from tercet.encoder.forward.engine import PackedEngine, PaddedEngine
-from tercet.encoder.forward.linear import Prepared, Quantized
+from tercet.encoder.forward.linear import Prepared
 from tercet.encoder.forward.pack import dropout
 from tercet.encoder.forward.t5 import distance_buckets
 from tercet.encoder.forward.vectors import embed_rows
@@ -107,52 +107,11 @@ def test_public_operators_give_the_same_vectors_where_private_ones_are_missing(t
     encoder = tiny("t5", readout="encdec-first")
     expected = encoder.embed(sentences, precision=precision)
     has_bf16 = precision == "fast" or (precision == "int8" and linear.has_bf16())  # in which some products of int8 are
-    monkeypatch.setattr(linear, "_has_operators", lambda *_names: False)
+    for module in (linear, int8):
+        monkeypatch.setattr(module, "has_operators", lambda *_names: False)
     again = tiny("t5", readout="encdec-first")
     atol = 1e-2 if has_bf16 else 1e-5
     np.testing.assert_allclose(again.embed(sentences, precision=precision), expected, atol=atol)
-
-
-@pytest.mark.parametrize("bias", [None, torch.linspace(-1, 1, 24)])
-@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "gelu-tanh"])
-def test_an_int8_product_is_close_and_each_row_is_computed_by_itself(bias, activation):
-    generator = torch.manual_seed(2)
-    x = torch.randn(50, 40, generator=generator) * torch.logspace(-3, 3, 50)[:, None] + 0.3
-    weight = torch.randn(24, 40, generator=generator) + 0.2
-    product = Quantized()(weight, bias, activation)
-    expected = linear.ACTIVATIONS[activation](torch.nn.functional.linear(x, weight, bias))
-    error = (product(x) - expected).norm(dim=1) / torch.nn.functional.linear(x, weight, bias).norm(dim=1)
-    assert float(error.max()) < 0.03
-    for row in (0, 17, 49):
-        torch.testing.assert_close(product(x[row : row + 1]), product(x)[row : row + 1], atol=0, rtol=1e-6)
-    added = product.add(x, torch.ones(50, 24)) if activation == "none" else product(x) + 1
-    torch.testing.assert_close(added, product(x) + 1)
-
-
-def test_the_ends_of_a_row_stay_in_the_range_of_a_byte():
-    """Where the least and the greatest number are equally far from zero, both would be rounded away from it."""
-    scales = torch.rand(100, 1, generator=torch.manual_seed(4))
-    x = torch.linspace(-1, 1, 16) * scales
-    torch.testing.assert_close(Quantized()(torch.eye(16))(x) / scales, x / scales, atol=0.01, rtol=0)
-
-
-def test_an_int8_product_of_16_bit_rows_overflows_nowhere():
-    generator = torch.Generator().manual_seed(2)
-    rows, weight = torch.randn(500, 64, generator=generator).bfloat16(), torch.randn(32, 64, generator=generator)
-    wanted = rows.float() @ weight.T
-    errors = (Quantized()(weight)(rows) - wanted).norm(dim=1) / wanted.norm(dim=1)
-    assert errors.max() < 0.05
-
-
-def test_the_least_number_of_an_int8_row_is_never_taken_for_the_greatest():
-    steps = torch.rand(20_000, 1, generator=torch.Generator().manual_seed(5)) + 0.5
-    low = torch.arange(0, 200, 2).repeat(200)[:, None] + 0.5  # steps below zero: halves, which are rounded either way
-    rows = torch.cat([-low, 254.9 - low, torch.zeros(20_000, 14)], dim=1)
-    torch.testing.assert_close(Quantized()(torch.eye(16))(rows * steps) / steps, rows, atol=3.0, rtol=0)
-
-
-def test_a_row_of_zeros_has_an_int8_product_too():
-    assert not Quantized()(torch.ones(3, 5))(torch.zeros(2, 5)).any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -73,6 +73,7 @@ def adapt(
     workers: options.Workers = None,
     cpus_per_worker: options.CpusPerWorker = None,
     gpus_per_worker: options.GpusPerWorker = None,
+    _threads: options.Threads = None,
 ) -> None:
     """Make an encoder better on your own texts, without labels. After a kill, the same command goes on."""
     files = [name if name.startswith("hub:") else Path(name) for name in sentences]

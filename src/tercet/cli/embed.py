@@ -61,6 +61,7 @@ def embed(
     workers: options.Workers = None,
     cpus_per_worker: options.CpusPerWorker = None,
     gpus_per_worker: options.GpusPerWorker = None,
+    _threads: options.Threads = None,
 ) -> None:
     """Embed files of texts. After a kill, the same command goes on where it stopped."""
     stats = tercet.embed(

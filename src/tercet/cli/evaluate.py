@@ -59,6 +59,7 @@ def evaluate(
     workers: options.Workers = None,
     cpus_per_worker: options.CpusPerWorker = None,
     gpus_per_worker: options.GpusPerWorker = None,
+    _threads: options.Threads = None,
 ) -> None:
     """Score an encoder on the papers' tasks, or on your own files; exit code 1 where nothing could be scored."""
     found = tercet.evaluate(

@@ -38,6 +38,7 @@ def dedup(
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
+    _threads: options.Threads = None,
 ) -> None:
     """Keep the first of texts that say nearly the same."""
     found = tercet.dedup(
@@ -67,6 +68,7 @@ def cluster(
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
+    _threads: options.Threads = None,
 ) -> None:
     """Find groups of texts about the same thing, and name them by their telling words."""
     found = tercet.cluster(
@@ -108,6 +110,7 @@ def mine(
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
+    _threads: options.Threads = None,
 ) -> None:
     """Find rows to train on: paraphrases, hard negatives, or translations."""
     found = tercet.mine(

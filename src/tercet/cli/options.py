@@ -10,6 +10,7 @@ from tercet.errors import SettingError
 from tercet.storage.assignments import parse_assignments
 from tercet.storage.choices import EngineName, OnTruncate, TextFormat
 from tercet.storage.choices import Precision as PrecisionName
+from tercet.storage.threads import THREADS_VARIABLE, use_threads
 
 
 def choice(kind: Any, *names: str, help: str) -> Any:
@@ -52,6 +53,16 @@ Address = Annotated[
 Workers = Annotated[int | None, typer.Option(min=1, help="How many workers; as many as fit. On one machine, too.")]
 CpusPerWorker = Annotated[float | None, typer.Option(help="CPUs and threads of each worker (1).")]
 GpusPerWorker = Annotated[float | None, typer.Option(help="GPUs of each worker (0); 0.5 puts two on one.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        min=1,
+        envvar=THREADS_VARIABLE,
+        callback=lambda number: number and use_threads(number),
+        help="How many threads compute; as many as there are cores where not given.",
+    ),
+]
 Data = Annotated[Path | None, typer.Option(help="The evaluation data; $TERCET_DATA/eval where not given.")]
 
 

@@ -35,6 +35,7 @@ def search(
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
+    _threads: options.Threads = None,
 ) -> None:
     """Find the texts that are nearest to a query, by exact cosine."""
     hits = tercet.search(

@@ -46,6 +46,7 @@ def serve(
     tokenizer: options.Tokenizer = None,
     revision: options.Revision = None,
     convert_pickle: options.ConvertPickle = False,
+    _threads: options.Threads = None,
 ) -> None:
     """Serve encoders over HTTP, as OpenAI's clients ask for them, with a page to try them."""
     tercet.serve(

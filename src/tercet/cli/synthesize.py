@@ -64,6 +64,7 @@ def synthesize(
     workers: options.Workers = None,
     cpus_per_worker: options.CpusPerWorker = None,
     gpus_per_worker: options.GpusPerWorker = None,
+    _threads: options.Threads = None,
 ) -> None:
     """Make triplets from sentences: write, judge, filter. After a kill, the same command goes on."""
     made = tercet.synthesize(
@@ -93,6 +94,7 @@ def refilter(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting of the filter: containment, deduplicate ..."),
     ] = None,
+    _threads: options.Threads = None,
 ) -> None:
     """Filter the candidates of a folder again, by other rules. Nothing is generated."""
     tables.print_synthesis(

@@ -50,6 +50,7 @@ def train(
     workers: options.Workers = None,
     cpus_per_worker: options.CpusPerWorker = None,
     gpus_per_worker: options.GpusPerWorker = None,
+    _threads: options.Threads = None,
 ) -> None:
     """Train an encoder by a recipe. Killed and started again, it goes on and ends with the same weights."""
     result = tercet.train(

@@ -14,9 +14,10 @@ from tercet.encoder.folder.backbone import NO_CHANGE, sha256_of_weights
 from tercet.encoder.folder.layout import EXPORT_FILE, write_folder
 from tercet.encoder.folder.names import EMBEDDED, FRESH, find_folder
 from tercet.encoder.folder.weights import StoredTower
-from tercet.encoder.forward.batches import batches_by_length, pad
-from tercet.encoder.forward.engine import BROKEN, Engine, choose_engine, resolve_precision
+from tercet.encoder.forward.batches import batches_by_length, batches_for_threads, pad
+from tercet.encoder.forward.engine import BROKEN, Engine, choose_engine, evaluating, resolve_precision
 from tercet.encoder.forward.memory import tokens_at_once
+from tercet.encoder.forward.streams import num_threads, side_by_side
 from tercet.encoder.forward.vectors import read_shape
 from tercet.encoder.model.arrays import Vectors, unit
 from tercet.encoder.model.prompts import Prompt
@@ -60,6 +61,7 @@ class Encoder:
         prompts: Prefixes that the model has names for; `load` takes such a name as its `prompt`.
         name: What it was loaded by.
         trained_dims: How many of the first numbers of a vector were trained to be good vectors by themselves.
+        threads: How many threads compute on a CPU; None for as many as TERCET_THREADS says, or torch has.
     """
 
     def __init__(
@@ -71,8 +73,9 @@ class Encoder:
         prompts: dict[str, str] | None = None,
         name: str | None = None,
         trained_dims: Sequence[int] = (),
+        threads: int | None = None,
     ) -> None:
-        self.name = name
+        self.name, self.threads = name, threads
         self.trained_dims = tuple(trained_dims)
         self._tower = tower
         self._engines: dict[str, tuple[object, Engine]] = {}
@@ -96,6 +99,7 @@ class Encoder:
         normalize: bool | None = None,
         prompt: str | Keep | None = KEEP,
         max_tokens: int | None = None,
+        threads: int | None = None,
     ) -> "Encoder":
         """Load an encoder.
 
@@ -115,6 +119,7 @@ class Encoder:
             normalize: Whether vectors have length 1.
             prompt: A template with the slot [X], or the name of one (`gense`); None for none.
             max_tokens: The most that the model reads: text, prompt and special tokens.
+            threads: How many threads compute on a CPU; as TERCET_THREADS says where None, or as torch has.
 
         Raises:
             ModelError: The model cannot be found, read or trusted.
@@ -124,16 +129,16 @@ class Encoder:
         given: dict[str, object] = {key: value for key, value in chosen.items() if value is not None}
         given |= {key: value for key, value in (("projection", projection), ("prompt", prompt)) if value is not KEEP}
         settings = checked(EncoderSettings, given)
-        name = str(name)
+        name, _ = str(name), num_threads(threads)
         where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if tokenizer is not None and isinstance(tokenizer, str | Path):
             tokenizer = load_tokenizer(find_folder(str(tokenizer), weights=False))
         if name.startswith(FRESH):
             tower, tokens = assemble_fresh(name.removeprefix(FRESH), tokenizer, settings, seed)
-            return cls(tower.to(where), tokens, name=name)
+            return cls(tower.to(where), tokens, name=name, threads=threads)
         folder = find_folder(name, revision=revision, pickles=convert_pickle)
         if (folder / EXPORT_FILE).exists():
-            return _open_exported(folder, tokenizer, device, settings)
+            return _open_exported(folder, tokenizer, device, settings, threads)
         stored_tower, tokens, stored = assemble_stored(
             folder, tokenizer, settings, convert_pickle, seed, device=where, embedded=name in EMBEDDED
         )
@@ -146,6 +151,7 @@ class Encoder:
             prompts=stored.prompts,
             name=name,
             trained_dims=stored.trained_dims,
+            threads=threads,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -236,6 +242,11 @@ class Encoder:
             [layer.activation for layer in self.head.dense_layers],
             *([layers] if layers != (-1,) else []),
         ]
+        return sha256_of_weights(self._tower.weights() | self.head.state_dict(), described=described)
+
+    def _fingerprint_of_weights(self) -> str:
+        """Return a hash of what decides the numbers between products."""
+        described = [repr(read_shape(self._tower.config)), self.head.readout, self.tokens.describe()]
         return sha256_of_weights(self._tower.weights() | self.head.state_dict(), described=described)
 
     def embed(
@@ -335,9 +346,8 @@ class Encoder:
                 raise self._too_long(truncated)
             vectors = np.empty((len(rows), dims), np.float32)
             lengths = [len(row) for row in rows]
-            for batch in batches_by_length(lengths, max_batch_tokens=max_batch_tokens, padded=engine.padded):
-                ids = [rows[i] for i in batch]
-                output = self._finite(engine(ids), ids, precision)[:, :dims]
+            for batch, output in self._compute(engine, rows, max_batch_tokens):
+                output = self._finite(output, [rows[i] for i in batch], precision)[:, :dims]
                 vectors[batch] = (unit_length(output) if scale else output).cpu().numpy()
                 if callable(progress):
                     progress(len(batch), note=f"{num_truncated:,} truncated" if num_truncated else None)
@@ -357,8 +367,26 @@ class Encoder:
             NonFiniteError: A vector is not finite; the message names the layer.
         """
         precision = self.resolve_precision(precision)
-        output = self._finite(self._engine(precision)(rows), rows, precision)
-        return np.asarray((unit_length(output) if self.head.normalize else output).cpu().numpy(), np.float32)
+        engine, vectors = self._engine(precision), np.empty((len(rows), self.dim), np.float32)
+        most = self.batch_tokens(None) if not engine.padded else max(map(len, rows), default=1) * len(rows)
+        for batch, output in self._compute(engine, rows, most):
+            output = self._finite(output, [rows[i] for i in batch], precision)
+            vectors[batch] = (unit_length(output) if self.head.normalize else output).cpu().numpy()
+        return vectors
+
+    def _compute(
+        self, engine: Engine, rows: list[list[int]], max_batch_tokens: int
+    ) -> Iterator[tuple[list[int], torch.Tensor]]:
+        """Yield batches of rows by their positions, and what was computed of each: side by side where not padded."""
+        lengths = [len(row) for row in rows]
+        if engine.padded:
+            for batch in batches_by_length(lengths, max_batch_tokens=max_batch_tokens):
+                yield batch, engine([rows[i] for i in batch])
+            return
+        threads = num_threads(self.threads)
+        batches = batches_for_threads(lengths, max_batch_tokens=max_batch_tokens, threads=threads)
+        with evaluating(self.head):
+            yield from side_by_side(lambda batch: engine([rows[i] for i in batch]), batches, threads=threads)
 
     def pads(self, precision: str = "exact") -> bool:
         """Return whether texts that are computed at once are filled up to the longest of them."""
@@ -372,8 +400,10 @@ class Encoder:
         """Return what computes at a precision, prepared anew where weights have changed since the last time."""
         state, engine = self._engines.get(precision, (None, None))
         if engine is None or state != self._tower.state():
-            pad_id = self.tokens.pad_id
-            engine = choose_engine(self._tower, precision, load=lambda: self.tower, pad_id=pad_id)
+            bare = self.tokens.prompted(Prompt("", ""))  # twins with other prompts have the same engine
+            engine = choose_engine(
+                self._tower, precision, load=lambda: self.tower, tokens=bare, fingerprint=self._fingerprint_of_weights
+            )
             self._engines[precision] = self._tower.state(), engine
         return engine
 
@@ -465,12 +495,14 @@ class Encoder:
         return dims or self.dim
 
 
-def _open_exported(folder: Path, tokenizer: object, device: str | None, settings: EncoderSettings) -> Encoder:
+def _open_exported(
+    folder: Path, tokenizer: object, device: str | None, settings: EncoderSettings, threads: int | None
+) -> Encoder:
     from tercet.encoder.graph import Exported  # which is an Encoder itself
 
     if tokenizer is not None or device not in (None, "cpu"):
         raise SettingError(f"{folder}: an exported graph has its own tokenizer and runs on the CPU. Leave them out.")
-    return Exported(folder, settings)
+    return Exported(folder, settings, threads=threads)
 
 
 def _role(options: dict[str, Any], name: str) -> dict[str, Any]:

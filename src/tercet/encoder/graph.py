@@ -12,6 +12,7 @@ from tercet.encoder.folder.layout import EXPORT_FILE
 from tercet.encoder.folder.limits import check_files, check_tokenizer
 from tercet.encoder.forward.batches import pad
 from tercet.encoder.forward.engine import BROKEN
+from tercet.encoder.forward.streams import num_threads
 from tercet.encoder.model.prompts import SLOT, Prompt
 from tercet.encoder.model.readouts import stored_readout
 from tercet.encoder.model.settings import Embedded, EmbedOptions, EncoderSettings
@@ -45,8 +46,8 @@ class Exported(Encoder):
         SettingError: The settings do not fit the graph.
     """
 
-    def __init__(self, folder: Path, settings: EncoderSettings) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, settings: EncoderSettings, *, threads: int | None = None) -> None:
+        self.folder, self.threads = folder, threads
         try:
             self.stored = _read(folder)
             self.stored["readout"] = stored_readout(self.stored)
@@ -62,7 +63,9 @@ class Exported(Encoder):
         self._run = self._open()
 
     def _open(self) -> Run:
-        return _open(self.folder / GRAPHS[self.stored["format"]], self.stored["format"])
+        return _open(
+            self.folder / GRAPHS[self.stored["format"]], self.stored["format"], threads=num_threads(self.threads)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_run"}
@@ -186,9 +189,9 @@ def _tokens(folder: Path, stored: dict[str, Any], settings: EncoderSettings) -> 
     )
 
 
-def _open(graph: Path, graph_format: str) -> Run:
+def _open(graph: Path, graph_format: str, *, threads: int) -> Run:
     require(RUNTIMES[graph_format], graph_format, needed_by=graph, raised=ModelError)
     try:
-        return OPEN[graph_format](graph, num_threads=torch.get_num_threads())
+        return OPEN[graph_format](graph, num_threads=threads)
     except Exception as error:  # the runtimes raise nothing narrower
         raise ModelError(f"{graph}: cannot be opened ({error}). Export the model again.") from error

@@ -1,6 +1,7 @@
 """The discriminator: how likely a generator/discriminator says `true` of two sentences."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +11,15 @@ from torch import Tensor
 
 from tercet.encoder.forward.batches import batches_by_length, pad
 from tercet.encoder.forward.engine import AUTOCAST, BROKEN, PACKED, check_finite, evaluating
+from tercet.encoder.forward.fitting import fit_bytes, sample_packs
+from tercet.encoder.forward.int8 import Quantized
 from tercet.encoder.forward.pack import Pack
 from tercet.encoder.forward.t5 import PackedT5WithDecoder, T5Shape
 from tercet.encoder.forward.vectors import packed_shape
 from tercet.encoder.generator import head_scale
 from tercet.encoder.model.onestep import first_decoder_output
 from tercet.encoder.model.templates import TemplateTokens, label_ids
+from tercet.encoder.model.tokens import bare_ids
 from tercet.errors import NonFiniteError, SettingError
 
 if TYPE_CHECKING:
@@ -58,7 +62,7 @@ class Discriminator:
         shape = packed_shape(model.config.to_dict(), dict(model.named_parameters()))
         self._padded = not isinstance(shape, T5Shape)
         if isinstance(shape, T5Shape):
-            self._first_outputs = _packed(model, shape, precision)
+            self._first_outputs = _packed(model, shape, precision, tokenize=partial(_whole_ids, tokenizer))
         elif precision in AUTOCAST:
             self._first_outputs = _transformers(model, AUTOCAST[precision])
         else:
@@ -83,16 +87,31 @@ class Discriminator:
         return found
 
 
-def _packed(model: "T5ForConditionalGeneration", shape: T5Shape, precision: str) -> FirstOutputs:
+def _whole_ids(tokenizer: "PreTrainedTokenizerBase", texts: list[str]) -> list[list[int]]:
+    return [[*ids, tokenizer.eos_token_id] for ids in bare_ids(tokenizer, texts)]
+
+
+def _packed(
+    model: "T5ForConditionalGeneration",
+    shape: T5Shape,
+    precision: str,
+    *,
+    tokenize: Callable[[list[str]], list[list[int]]],
+) -> FirstOutputs:
     weights = {name: weight.detach() for name, weight in model.named_parameters()}
     check_finite(weights)
-    packed = PackedT5WithDecoder(shape.without_dropout(), weights, PACKED[precision])
+    make_model = partial(PackedT5WithDecoder, shape.without_dropout(), weights)
 
-    def first_outputs(rows: Sequence[Sequence[int]]) -> Tensor:
-        pack = Pack.of(rows)
-        return packed.decode(packed.encode(pack), pack)
+    def outputs(model: PackedT5WithDecoder, pack: Pack) -> Tensor:
+        return model.decode(model.encode(pack), pack)
 
-    return first_outputs
+    if precision == "int8":
+        with torch.inference_mode():
+            packs = sample_packs(tokenize, len(weights["shared.weight"]))
+            packed = make_model(Quantized(fit_bytes(make_model, outputs, packs)))
+    else:
+        packed = make_model(PACKED[precision])
+    return lambda rows: outputs(packed, Pack.of(rows))
 
 
 def _transformers(model: "T5ForConditionalGeneration", dtype: torch.dtype | None) -> FirstOutputs:

@@ -1,5 +1,6 @@
 """Batches: texts of similar length together, each batch under a budget of tokens."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -23,6 +24,29 @@ def batches_by_length(lengths: Sequence[int], *, max_batch_tokens: int, padded: 
         num_tokens += cost
     if batch:
         yield batch
+
+
+LEAST_TOKENS = 128
+"""How many tokens are worth another thread, and"""
+
+USUAL_TOKENS = 512
+"""how many it may have at once, whatever is left of the budget for it."""
+
+
+def batches_for_threads(lengths: Sequence[int], *, max_batch_tokens: int, threads: int) -> Iterator[list[int]]:
+    """Yield the positions of each packed batch, longest texts first, so that threads have about as much to do each.
+
+    Args:
+        lengths: How many tokens each text has.
+        max_batch_tokens: The most that all threads compute at once, or 512 each where that is more.
+        threads: How many batches are computed side by side.
+    """
+    total = sum(lengths)
+    most = max(min(max_batch_tokens, USUAL_TOKENS), max_batch_tokens // threads)
+    rounds = math.ceil(total / (most * threads))
+    num = max(math.ceil(total / most), min(rounds * threads, total // LEAST_TOKENS), 1)
+    budget = min(most, math.ceil(total / num) + max(lengths, default=0))
+    return batches_by_length(lengths, max_batch_tokens=budget, padded=False)
 
 
 def pad(ids: Sequence[Sequence[int]], *, pad_id: int) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tercet.encoder.forward.linear import ACTIVATION_NAMES, Activation, Linear, MakeLinear
+from tercet.encoder.forward.linear import ACTIVATION_NAMES, Activation, Linear, MakeLinear, as_input, scale_rows
 from tercet.encoder.forward.pack import Pack, attend, dropout
 
 
@@ -113,11 +113,14 @@ class PackedBert:
 
     def _attend(self, block: _Block, x: Tensor, pack: Pack, *, reuse: bool) -> Tensor:
         drop = partial(dropout, p=self.shape.attention_dropout, training=True) if self.training else None
-        heads = attend(block.qkv(x), pack, num_heads=self.shape.num_heads, scale=1.0, bias=None, drop=drop)
+        heads = attend(
+            block.qkv(as_input(block.qkv, x)), pack, num_heads=self.shape.num_heads, scale=1.0, bias=None, drop=drop
+        )
         return block.norms[0](self._residual(block.out, heads, x, reuse=reuse))
 
     def _feed_forward(self, block: _Block, x: Tensor, *, reuse: bool) -> Tensor:
-        return block.norms[1](self._residual(block.down, block.up(x), x, reuse=reuse))
+        hidden = as_input(block.down, block.up(as_input(block.up, x)))
+        return block.norms[1](self._residual(block.down, hidden, x, reuse=reuse))
 
     def _residual(self, linear: Linear, x: Tensor, to: Tensor, *, reuse: bool) -> Tensor:
         if self.training:
@@ -133,22 +136,27 @@ class PackedBert:
 
     def _block(self, prefix: str) -> _Block:
         weights, attention, output = self.weights, f"{prefix}.attention", f"{prefix}.output"
-        sides = [f"{attention}.self.{name}" for name in ("query", "key", "value")]
-        qkv, bias = (torch.cat([weights[f"{side}.{part}"] for side in sides]) for part in ("weight", "bias"))
+        out = self._linear(f"{attention}.output.dense")
+        parts = [self._weight(f"{attention}.self.{name}") for name in ("query", "key", "value")]
         # the scores' scale goes into the queries
-        width = len(qkv) // 3
-        scale = torch.ones(len(qkv))
-        scale[:width] = (width // self.shape.num_heads) ** -0.5
+        scale = (len(parts[0][0]) // self.shape.num_heads) ** -0.5
+        parts[0] = (parts[0][0] * scale, parts[0][1] * scale)
+        parts[2] = (scale_rows(parts[2][0], out), scale_rows(parts[2][1], out))
+        weight, bias = (torch.cat(side) for side in zip(*parts, strict=True))
+        down, up = self._linear(f"{output}.dense"), f"{prefix}.intermediate.dense"
         return _Block(
-            qkv=self.make.careful(qkv * scale[:, None], bias * scale),
-            out=self._linear(f"{attention}.output.dense"),
-            up=self._linear(f"{prefix}.intermediate.dense", self.shape.activation),
-            down=self.make.careful(weights[f"{output}.dense.weight"], weights[f"{output}.dense.bias"]),
+            qkv=self.make(weight, bias, name=f"{attention}.self"),
+            out=out,
+            up=self.make.between(*self._weight(up), self.shape.activation, name=up, to=down),
+            down=down,
             norms=(
                 _Norm(weights, f"{attention}.output.LayerNorm", self.shape.eps),
                 _Norm(weights, f"{output}.LayerNorm", self.shape.eps),
             ),
         )
 
-    def _linear(self, name: str, activation: Activation = "none") -> Linear:
-        return self.make(self.weights[f"{name}.weight"], self.weights[f"{name}.bias"], activation)
+    def _linear(self, name: str) -> Linear:
+        return self.make(*self._weight(name), name=name)
+
+    def _weight(self, name: str) -> tuple[Tensor, Tensor]:
+        return self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]

@@ -8,10 +8,13 @@ import torch
 from torch import Tensor
 
 from tercet.encoder.forward.batches import pad
-from tercet.encoder.forward.linear import MakeLinear, Prepared, Quantized, has_bf16
+from tercet.encoder.forward.fitting import fit_bytes, kept_bytes, sample_packs
+from tercet.encoder.forward.int8 import Bytes, Quantized
+from tercet.encoder.forward.linear import MakeLinear, Prepared, has_bf16
 from tercet.encoder.forward.pack import Pack
 from tercet.encoder.forward.vectors import Shape, make_packed, packed_shape, read_out
 from tercet.encoder.model.readouts import T5_FAMILY
+from tercet.encoder.model.tokens import Tokens
 from tercet.encoder.model.tower import Head, Tower
 from tercet.errors import NonFiniteError, SettingError
 
@@ -22,12 +25,8 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("exact", "fast", "int8", "fp16")
 
-PACKED: dict[str, MakeLinear] = {
-    "exact": Prepared(torch.float32),
-    "fast": Prepared(torch.bfloat16),
-    "int8": Quantized(),
-}
-"""How products are made in the packed forward, by precision."""
+PACKED: dict[str, MakeLinear] = {"exact": Prepared(torch.float32), "fast": Prepared(torch.bfloat16)}
+"""How products are made in the packed forward, by precision; in int8 by what was found of the model."""
 
 BROKEN = "The model's weights or numbers are broken: check how it was trained or converted."
 
@@ -45,7 +44,14 @@ class Engine(Protocol):
         """Return the vectors of texts before normalisation, in fp32; texts of equal length should be side by side."""
 
 
-def choose_engine(tower: "Tower | StoredTower", precision: str, *, load: Callable[[], Tower], pad_id: int) -> Engine:
+def choose_engine(
+    tower: "Tower | StoredTower",
+    precision: str,
+    *,
+    load: Callable[[], Tower],
+    tokens: Tokens,
+    fingerprint: Callable[[], str],
+) -> Engine:
     """Return the fastest way to compute vectors at a precision.
 
     Packed where `packed_shape` says so, for every precision that a packed forward has; padded otherwise.
@@ -54,9 +60,30 @@ def choose_engine(tower: "Tower | StoredTower", precision: str, *, load: Callabl
     shape = packed_shape(tower.config, weights)
     if shape is not None and precision in PACKED:
         return PackedEngine(shape, weights, tower.head, PACKED[precision])
+    if shape is not None and precision == "int8":
+        check_finite(weights)
+        found = kept_bytes(fingerprint(), lambda: find_bytes(shape, weights, tower.head, tokens))
+        return PackedEngine(shape, weights, tower.head, Quantized(found))
     if precision == "int8":
         raise SettingError("precision 'int8': is for models on a CPU, of the usual kinds. Take 'exact' or 'auto'.")
-    return PaddedEngine(load(), AUTOCAST[precision], pad_id)
+    return PaddedEngine(load(), AUTOCAST[precision], tokens.pad_id)
+
+
+def find_bytes(shape: Shape, weights: Mapping[str, Tensor], head: Head, tokens: Tokens) -> dict[str, Bytes]:
+    """Return how the inputs of a model's products become bytes."""
+    fixed = {name: weight.detach() for name, weight in weights.items()}
+    with torch.inference_mode(), evaluating(head):
+        return fit_bytes(
+            lambda make: make_packed(shape, fixed, make, decoder=head.needs_decoder),
+            lambda model, pack: read_out(model, pack, head),
+            sample_packs(lambda texts: tokens(texts)[0], _num_words(weights)),
+        )
+
+
+def _num_words(weights: Mapping[str, Tensor]) -> int:
+    """Return how many words the vocabulary of a transformer has."""
+    names = ("shared.weight", "embeddings.word_embeddings.weight")
+    return next(len(weights[name]) for name in names if name in weights)
 
 
 class PackedEngine:
@@ -72,8 +99,8 @@ class PackedEngine:
         self.head = head
 
     def __call__(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """Return the vectors of texts before normalisation."""
-        with torch.inference_mode(), evaluating(self.head):
+        """Return the vectors of texts before normalisation; several threads may call it at once."""
+        with torch.inference_mode():
             return read_out(self.model, Pack.of(rows), self.head)
 
 

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tercet.encoder.forward.linear import ACTIVATION_NAMES, ACTIVATIONS, Activation, Linear, MakeLinear
+from tercet.encoder.forward.linear import (
+    ACTIVATION_NAMES,
+    ACTIVATIONS,
+    Activation,
+    Linear,
+    MakeLinear,
+    as_input,
+    scale_rows,
+)
 from tercet.encoder.forward.pack import Pack, attend, dropout
 
 
@@ -99,6 +107,7 @@ class PackedT5:
         self.shape, self.weights, self.make, self.training = shape, weights, make, training
         self.drop = partial(dropout, p=shape.dropout, training=training)
         self.table = weights["shared.weight"].float()
+        self.ones = None if training else torch.ones(shape.width)  # without a weight a norm takes four times as long
         self.blocks = [self._block(f"encoder.block.{i}.layer") for i in range(shape.num_layers)]
         self.final_norm = weights["encoder.final_layer_norm.weight"].float()
         self.biases: dict[tuple[int, int], Tensor] = {}
@@ -110,7 +119,7 @@ class PackedT5:
         x = self.drop(F.embedding(pack.ids, self.table))
         kept = [x.clone()] if 0 in wanted else []
         for i, block in enumerate(self.blocks):
-            qkv, bias = block.qkv(self.norm(x)), partial(self.bias, i)
+            qkv, bias = block.qkv(self.norm(x, block.qkv)), partial(self.bias, i)
             heads = attend(qkv, pack, num_heads=self.shape.num_heads, scale=1.0, bias=bias, drop=drop)
             x = self.residual(block.out, heads, x)
             x = self.feed_forward(block.feed_forward, x)
@@ -120,9 +129,9 @@ class PackedT5:
                 kept.append(x.clone() if i + 1 < len(self.blocks) else x)
         return kept[0] if len(kept) == 1 else torch.stack(kept).mean(0)
 
-    def norm(self, x: Tensor) -> Tensor:
-        """Return rows of mean square 1; the norm's weight is in the product that follows."""
-        return F.rms_norm(x, (self.shape.width,), None, self.shape.eps)
+    def norm(self, x: Tensor, to: Linear) -> Tensor:
+        """Return rows of mean square 1 as a product takes them; the norm's weight is in that product."""
+        return F.rms_norm(x, (self.shape.width,), self.ones if to.columns is None else to.columns, self.shape.eps)
 
     def residual(self, linear: Linear, x: Tensor, to: Tensor) -> Tensor:
         """Return `to` plus a product of x, with dropout in training."""
@@ -130,21 +139,26 @@ class PackedT5:
 
     def feed_forward(self, layer: _FeedForward, x: Tensor) -> Tensor:
         """Return x plus its feed-forward layer."""
-        hidden = layer.up(self.norm(x))
+        hidden = layer.up(self.norm(x, layer.up))
         if self.shape.gated:
             gate, value = hidden.chunk(2, dim=-1)
             hidden = ACTIVATIONS[self.shape.activation](gate) * value
+        else:
+            hidden = as_input(layer.down, hidden)
         return self.residual(layer.down, self.drop(hidden), x)
 
     def make_feed_forward(self, prefix: str) -> _FeedForward:
         """Prepare the feed-forward layer of that name."""
         norm = self.weights[f"{prefix}.layer_norm.weight"]
-        names = ("wi_0", "wi_1") if self.shape.gated else ("wi",)
-        up = torch.cat([self.weights[f"{prefix}.DenseReluDense.{name}.weight"] for name in names])
-        return _FeedForward(
-            self.make(up * norm, activation="none" if self.shape.gated else self.shape.activation),
-            self.make(self.weights[f"{prefix}.DenseReluDense.wo.weight"]),
-        )
+        names = ("wo", "wi_0", "wi_1") if self.shape.gated else ("wo", "wi")
+        out, *into = (self.weights[f"{prefix}.DenseReluDense.{name}.weight"] for name in names)
+        down = self.make(out, name=f"{prefix}.wo")
+        if self.shape.gated:
+            gate, value = into
+            up = self.make(torch.cat([gate, scale_rows(value, down)]) * norm, name=f"{prefix}.wi")
+        else:
+            up = self.make.between(into[0] * norm, None, self.shape.activation, name=f"{prefix}.wi", to=down)
+        return _FeedForward(up, down)
 
     def bias(self, layer: int, length: int) -> Tensor:
         """Return what the distance of two tokens adds to their score: [1, num_heads, length, length]."""
@@ -159,9 +173,10 @@ class PackedT5:
 
     def _block(self, prefix: str) -> _Block:
         attention, norm = f"{prefix}.0.SelfAttention", self.weights[f"{prefix}.0.layer_norm.weight"]
-        qkv = torch.cat([self.weights[f"{attention}.{name}.weight"] for name in "qkv"])
-        out = self.make(self.weights[f"{attention}.o.weight"])
-        return _Block(self.make.careful(qkv * norm), out, self.make_feed_forward(f"{prefix}.1"))
+        query, key, value = (self.weights[f"{attention}.{name}.weight"] for name in "qkv")
+        out = self.make(self.weights[f"{attention}.o.weight"], name=f"{attention}.o")
+        qkv = self.make(torch.cat([query, key, scale_rows(value, out)]) * norm, name=f"{attention}.qkv")
+        return _Block(qkv, out, self.make_feed_forward(f"{prefix}.1"))
 
 
 class PackedT5WithDecoder(PackedT5):
@@ -185,7 +200,7 @@ class PackedT5WithDecoder(PackedT5):
         x = self.drop(self.table[self.shape.start_id].expand(num_texts if self.training else 1, -1))
         for block in self.decoder_blocks:
             x = x + self._attend_to_itself(block.itself, x)
-            query = block.query(self.norm(x)).unflatten(-1, (self.shape.num_heads, -1))
+            query = block.query(self.norm(x, block.query)).unflatten(-1, (self.shape.num_heads, -1))
             query = torch.einsum("nhk,hkd->nhd", query.to(texts.dtype), block.key)
             context = torch.einsum("nhd,hkd->nhk", self._attend_to_text(query, texts, pack), block.value)
             x = self.residual(block.out, context.flatten(1), x if len(x) == num_texts else x.repeat(num_texts, 1))
@@ -194,9 +209,9 @@ class PackedT5WithDecoder(PackedT5):
 
     def _attend_to_itself(self, products: Sequence[Linear], x: Tensor) -> Tensor:
         if not self.training:
-            return products[0](self.norm(x))
+            return products[0](self.norm(x, products[0]))
         value, out = products
-        heads = value(self.norm(x)).unflatten(-1, (self.shape.num_heads, -1))
+        heads = value(self.norm(x, value)).unflatten(-1, (self.shape.num_heads, -1))
         weights = self.drop(heads.new_ones(heads.shape[:2]))  # the softmax over one key, which dropout may drop
         return self.drop(out((weights[..., None] * heads).flatten(1)))
 
@@ -213,13 +228,13 @@ class PackedT5WithDecoder(PackedT5):
         own, cross = f"{prefix}.0.SelfAttention", f"{prefix}.1.EncDecAttention"
         norms = [self.weights[f"{prefix}.{i}.layer_norm.weight"] for i in (0, 1)]
         value, out = self.weights[f"{own}.v.weight"] * norms[0], self.weights[f"{own}.o.weight"]
-        heads = (self.shape.num_heads, -1)
+        heads, make = (self.shape.num_heads, -1), partial(self.make, name="")
         return _DecoderBlock(
-            itself=[self.make(value), self.make(out)] if self.training else [self.make(out.float() @ value.float())],
-            query=self.make(self.weights[f"{cross}.q.weight"] * norms[1]),
+            itself=[make(value), make(out)] if self.training else [make(out.float() @ value.float())],
+            query=make(self.weights[f"{cross}.q.weight"] * norms[1]),
             key=self.weights[f"{cross}.k.weight"].unflatten(0, heads).to(self.make.dtype),
             value=self.weights[f"{cross}.v.weight"].unflatten(0, heads).to(self.make.dtype),
-            out=self.make(self.weights[f"{cross}.o.weight"]),
+            out=make(self.weights[f"{cross}.o.weight"]),
             feed_forward=self.make_feed_forward(f"{prefix}.2"),
         )
 
