@@ -214,7 +214,7 @@ def test_a_file_with_other_content_is_replaced_only_by_force(tmp_path):
         kept = files_of(folder)
         forced = fetch(hub.server_port, cache, "STS12", "BIOSSES", "--data", folder, "--force")
     assert (first.returncode, refused.returncode, forced.returncode) == (0, 2, 0)
-    assert "OutputError" in refused.stderr and "STS.gs.joined.txt. Use --force" in refused.stderr
+    assert "STS.gs.joined.txt. Use --force" in refused.stderr
     changed = {"senteval/STS/STS12-en-test/STS.gs.joined.txt": b"mine\n"}
     lost = "senteval/STS/STS12-en-test/STS.input.joined.txt"  # belongs to the gold file, so it is not written alone
     assert kept == {path: content for path, content in whole.items() if path != lost} | changed
@@ -237,7 +237,7 @@ def test_a_download_that_breaks_off_writes_nothing(tmp_path, task, cut):
     with Hub(everything(), cut=cut) as hub:
         done = fetch(hub.server_port, tmp_path / "hf", task, "--data", tmp_path / "eval")
     assert done.returncode == 2
-    assert "InputError" in done.stderr and "did not give it" in done.stderr and "Traceback" not in done.stderr
+    assert "did not give it" in done.stderr and "Traceback" not in done.stderr
     assert not (tmp_path / "eval").exists()
 
 
