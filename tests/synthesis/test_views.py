@@ -45,6 +45,14 @@ def test_the_first_sentence_asks_for_the_others():
     assert pairs == [("A ledger holds accounts.", "Each account has a balance and a list of splits.")]
 
 
+def test_every_sentence_asks_for_the_others():
+    text = "Open the valve first. Then press the red button. Wait until the lamp is green."
+    parts = ["Open the valve first.", "Then press the red button.", "Wait until the lamp is green."]
+    wanted = {(part, " ".join(other for other in parts if other != part)) for part in parts}
+    assert {*views_of([text], "sentence", num_views=20)} == wanted
+    assert [*views_of(["One sentence has no others to ask for."], "sentence", num_views=3)] == []
+
+
 def test_what_is_drawn_for_a_text_does_not_depend_on_its_neighbours():
     alone = [*views_of([TEXTS[2]], "span", num_views=3, seed=7)]
     assert alone == [pair for pair in views_of(TEXTS, "span", num_views=3, seed=7) if pair in alone]
@@ -55,6 +63,6 @@ def test_short_texts_have_no_views_and_unknown_views_are_refused():
     short = ["too short", "one two three four five six"]
     assert [*views_of(short, "span")] == [*views_of(short, "lead")] == []
     with pytest.raises(
-        SettingError, match=re.escape("view 'spam': there is none of that name. Known: span, words, lead")
+        SettingError, match=re.escape("view 'spam': there is none of that name. Known: span, words, lead, sentence")
     ):
         next(views_of(TEXTS, "spam"))

@@ -21,7 +21,7 @@ from tercet.vectors.store import VectorStore
 
 Group = Literal["own", "held-out", "general"]
 
-_FROM_TEXT: tuple[View, ...] = ("lead",)
+_FROM_TEXT: tuple[View, ...] = ("sentence",)
 _FROM_MODEL: tuple[View, ...] = ("span", "words", "lead")
 
 JUDGED_BY: dict[AdaptPlan, tuple[View, ...]] = {
@@ -33,16 +33,20 @@ JUDGED_BY: dict[AdaptPlan, tuple[View, ...]] = {
     "gense": _FROM_MODEL,
 }
 """Which parts of a held-out text look for the rest of it. A view flatters what learned from it, and the rarest words
-flatter spans, so plans that learn from spans are judged by first sentences alone."""
+flatter spans, so plans that learn from spans are judged by sentences alone."""
 
 _NAMES: dict[View, str] = {
     "span": "held-out texts, by some words in a row",
     "words": "held-out texts, by their rarest words",
     "lead": "held-out texts, by their first sentence",
+    "sentence": "held-out texts, by their sentences",
 }
 
 LEAST_HELD_OUT = 20
 """With fewer held-out texts that have a view, it decides nothing."""
+
+_MOST_SENTENCES = 8
+"""So many draws of a sentence each text gives; equal ones count once."""
 
 _NUM_CANDIDATES = 500
 """Each held-out text is looked for among about so many."""
@@ -97,13 +101,13 @@ class Judges:
         self._own = choose_tasks(own) if own else []
         self._folder = data_for(self._own, data)
         self._has_stsb = self._folder.has("senteval/STS/STSBenchmark/sts-dev.csv")
-        self._views = {view: [*views_of(held_out, view, seed=seed)] for view in views}
+        self._views = {view: _by_text(held_out, view, seed=seed) for view in views}
         self._others = others[:_NUM_CANDIDATES]
 
     @property
     def pairs(self) -> list[Pair]:
         """What asks and what it should find, each of another held-out text: those of the view that most texts have."""
-        return max(self._views.values(), key=len)
+        return [pairs[0] for pairs in max(self._views.values(), key=len)]
 
     def on_domain(self, embed: VectorStore) -> list[Judgement]:
         """Return results on your own tasks and on held-out texts.
@@ -112,9 +116,9 @@ class Judges:
             InputError: A file is not as it should be.
         """
         found: list[Judgement] = [("own", task.name, self._run(task, embed)) for task in self._own]
-        for view, pairs in self._views.items():
-            if len(pairs) >= LEAST_HELD_OUT:
-                found.append(("held-out", _NAMES[view], score_view(pairs, self._others, embed)))
+        for view, texts in self._views.items():
+            if len(texts) >= LEAST_HELD_OUT:
+                found.append(("held-out", _NAMES[view], score_view(texts, self._others, embed)))
         return found
 
     def on_general(self, embed: VectorStore) -> Judgement:
@@ -132,19 +136,36 @@ class Judges:
             raise InputError(f"{task.name}: {error}") from error
 
 
-def score_view(pairs: Sequence[Pair], others: Sequence[str], embed: VectorStore) -> Result:
-    """Score how well a part of each text finds the rest of it, among the rests of all and other texts: by the MRR."""
-    asks, finds = zip(*pairs, strict=True)
-    candidates = [*finds, *islice(others, max(0, _NUM_CANDIDATES - len(finds)))]
-    cosines = unit(embed(asks)) @ unit(embed(candidates)).T
-    own = cosines[np.arange(len(pairs)), np.arange(len(pairs))]
-    ranks = 1 + (cosines > own[:, None]).sum(1)
+def _by_text(texts: Sequence[str], view: View, *, seed: int) -> list[list[Pair]]:
+    """Return the pairs of each text that has the view."""
+    if view != "sentence":
+        return [[pair] for pair in views_of(texts, view, seed=seed)]
+    found = ([*views_of([text], view, num_views=_MOST_SENTENCES, seed=seed)] for text in texts)
+    return [pairs for pairs in found if pairs]
+
+
+def score_view(texts: Sequence[Sequence[Pair]], others: Sequence[str], embed: VectorStore) -> Result:
+    """Score how well parts of each text find the rest of it, among the rests of other texts: by the MRR.
+
+    Args:
+        texts: What asks and what it should find, one or several for each text.
+        others: Further texts to be found by mistake.
+        embed: What embeds.
+    """
+    pairs = [pair for text in texts for pair in text]
+    place = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+    asks, finds = (unit(embed([pair[side] for pair in pairs])) for side in (0, 1))
+    candidates = [*(text[0][1] for text in texts), *islice(others, max(0, _NUM_CANDIDATES - len(texts)))]
+    cosines = asks @ unit(embed(candidates)).T
+    cosines[np.arange(len(pairs)), place] = -np.inf  # of its own text, each part looks for its own rest
+    ranks = 1 + (cosines > (asks * finds).sum(1)[:, None]).sum(1)
+    items = np.bincount(place, weights=1 / ranks) / np.bincount(place)
     return {
         "metric": "MRR",
-        "score": 100 * float(np.mean(1 / ranks)),
-        "num": len(pairs),
+        "score": 100 * float(np.mean(items)),
+        "num": len(texts),
         "protocol": f"among {len(candidates)} texts, by cosine",
-        "items": Items("mean", 1 / ranks),
+        "items": Items("mean", items),
     }
 
 

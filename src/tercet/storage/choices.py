@@ -35,8 +35,8 @@ EngineName = Literal["local", "ray"]
 Strategy = Literal["generate", "no-negatives", "retrieval", "backtranslation", "title"]
 """Where hypotheses come from."""
 
-View = Literal["span", "words", "lead"]
-"""What of a text asks for the rest of it: some words in a row, its most telling words, its first sentence."""
+View = Literal["span", "words", "lead", "sentence"]
+"""What of a text asks for the rest of it: some words in a row, its most telling words, its first or any sentence."""
 
 AdaptPlan = Literal["auto", "titles-reweight", "titles", "reweight", "spans", "mixture", "gense"]
 """How `adapt` learns: `auto` is whichever of the next two suits the texts. It trains on written titles and weights

@@ -95,8 +95,19 @@ def _leads(_texts: Iterable[str]) -> Callable[[str, Draw], Pair | None]:
     return lead
 
 
+def _sentences(_texts: Iterable[str]) -> Callable[[str, Draw], Pair | None]:
+    def sentence(text: str, draw: Draw) -> Pair | None:
+        parts = _SENTENCE_END.split(text)
+        chosen = parts.pop(int(draw.integers(len(parts))))
+        is_enough = parts and min(len(chosen.split()), sum(len(part.split()) for part in parts)) >= _LEAST_REST
+        return (chosen, " ".join(parts)) if is_enough else None
+
+    return sentence
+
+
 _VIEWS: Mapping[View, Callable[[Iterable[str]], Callable[[str, Draw], Pair | None]]] = {
     "span": _spans,
     "words": _telling_words,
     "lead": _leads,
+    "sentence": _sentences,
 }

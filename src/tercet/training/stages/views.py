@@ -24,7 +24,7 @@ class ViewsStage(StageSettings, SentenceSettings):
     view: View = "span"
     """Which part of a text asks for the rest of it. `span`: 3 to 9 words in a row, against the text without them;
     `words`: its 2 to 6 rarest words, against the text without half of them; `lead`: its first sentence, against the
-    others."""
+    others; `sentence`: any one of its sentences, against the others."""
 
     num_views: int = Field(default=1, ge=1)
     """How many pairs each text gives."""
