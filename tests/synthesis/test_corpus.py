@@ -180,12 +180,12 @@ def test_the_bar_tells_how_many_are_accepted_and_finished_shards_take_no_time(li
         make_corpus(settings(lines), tmp_path / "out", model=StandIn(fail_after=48))
     monkeypatch.setattr(corpus, "Shards", SlowToSkip)
     monkeypatch.setattr(corpus, "time", SimpleNamespace(monotonic=lambda: now_s))
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("tercet.storage.progress.EVERY_S", 0.001)
     make_corpus(settings(lines), tmp_path / "out", model=Slow(), progress=True)
     new = {sentence(i) for i in range(3 * 8, 50)}  # behind three shards that were finished
     num = sum(row["anchor"] in new for row in triplets(tmp_path / "out"))
     assert 0 < num < 26
-    assert "50/50 " in (shown := capsys.readouterr().err)
+    assert "50 of 50 " in (shown := capsys.readouterr().err)
     assert f" {num} accepted ({num / 26:.0%}, {num / 16:.2f}/s)" in shown  # in four shards of four seconds
 
 

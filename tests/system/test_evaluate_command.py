@@ -89,9 +89,9 @@ def test_the_readouts_of_a_raw_checkpoint_give_different_scores(tercet, checkpoi
             "--data",
             data,
             "--out",
-            tmp_path,
+            tmp_path / readout,
         )
-        scores.add(json.loads((tmp_path / "results.json").read_text())["tasks"]["ZH-STSB"]["score"])
+        scores.add(json.loads((tmp_path / readout / "results.json").read_text())["tasks"]["ZH-STSB"]["score"])
     assert len(scores) == 3
 
 

@@ -322,7 +322,7 @@ def test_only_what_a_model_is_made_of_is_fetched(embed, hub, models, tmp_path):
         (tmp_path / "model" / name).write_bytes(b"not to be fetched")
     hub.add("acme/with-more", tmp_path / "model")
     assert embed("--model", "acme/with-more")[1].returncode == 0
-    assert hub.fetched("acme/with-more") == {*_files(models["t5"])} - {"SHA256SUMS"}
+    assert hub.fetched("acme/with-more") == {*_files(models["t5"])} - {"SHA256SUMS", "README.md"}
 
 
 def test_a_tokenizer_is_fetched_without_weights(embed, hub, pickled, models):

@@ -139,7 +139,6 @@ def adapt(
     opened = open_rows({"sources": request.sources(0, 1), "on_error": "skip", "max_bad_fraction": 1.0}, kind="texts")
     if plan == "auto":
         request = replace(request, plan=chosen_plan([*Sentences(request.first_texts(), rank=1)]))
-        announce(f"plan: {request.plan}", enabled=progress)
     chosen = Plan.of(request, num_texts=opened.num_rows)
     found = Sentences(chosen.sentences(), rank=1)  # the stage is the one to tell of bad rows
     if opened.num_rows is not None and next(iter(found), None) is None:
@@ -176,6 +175,7 @@ class _Adaptation:
         self.times_s: dict[str, float] = self.record.get("times_s", {})
 
     def go(self) -> Adapted:
+        self._say(f"plan: {self.request.plan}")
         start_s = time.monotonic()
         start = self._load_start()
         learned_from = [*Sentences(self.plan.sentences(), rank=1)]
