@@ -99,7 +99,7 @@ class TmxFile:
                 except expat.ExpatError as error:
                     yield from self._entries(reader)  # those before it are whole
                     what = expat.ErrorString(error.code)
-                    raise RowError(f"{self.path}:{error.lineno}: is not XML ({what}). Mend the file.") from error
+                    raise RowError(f"{self.path}:{error.lineno}: is not XML ({what}). Fix the file.") from error
                 except (ValueError, LookupError) as error:  # an encoding that no XML may have, such as UTF-7
                     raise RowError(
                         f"{self.path}:1: is in an encoding that is not read ({error}). Write UTF-8."
